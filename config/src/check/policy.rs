@@ -68,6 +68,7 @@ fn without(description: &Description, problems: &mut Vec<Problem>) {
                 "is a mechanism for moving vCPUs, and this policy moves none"
             }
             (policy, Mechanism::Patience) if !policy.has_park_delay() => "this policy has none",
+            (policy, Mechanism::ShortTurns) if policy != Policy::Steal => "this policy has none",
             _ => continue,
         };
         let message =

@@ -6,7 +6,6 @@ use super::grace::Grace;
 use super::lead::{Early, Lead};
 use super::policy::PolicyRules;
 use super::shared::Shared;
-use super::short_turns::ShortTurns;
 use super::waiting::Waiting;
 use crate::schedule::{Band, Deadlines, Level, Scheduler, Ticks, TimeSlice, VcpuState};
 use crate::sets::VcpuSet;
@@ -167,8 +166,6 @@ pub struct CoreState<T> {
     pub(super) fetch_at: Ticks,
     /// vCPUs that wait for their turn while a core is off.
     pub(super) waiting: Waiting,
-    /// Whose turns are short.
-    pub(super) short_turns: ShortTurns,
     /// Until when a preemption is deferred; [`Ticks::NEVER`]: none is.
     pub(super) deferred_until: Ticks,
     /// The grace of the running vCPU.
@@ -261,7 +258,6 @@ impl<T> CoreState<T> {
             short_park_delay: micros(SHORT_PARK_DELAY_US),
             fetch_at: Ticks::NEVER,
             waiting: Waiting::new(setup.frequency_hz),
-            short_turns: ShortTurns::new(rules.short_turn),
             deferred_until: Ticks::NEVER,
             grace: Grace::new(
                 micros(GRACE_STEP_US),

@@ -5,7 +5,7 @@
 use super::catch::{catch, stop_catching};
 use super::choice::Choice;
 use super::claim::{become_host_core, claim_for_core, is_cut_off};
-use super::core_state::{Catch, CoreState};
+use super::core_state::Catch;
 use super::grace::Leaves;
 use super::interrupt::take_interrupts;
 use super::notify::{notify_other_core, pass_on, publish_level};
@@ -14,7 +14,7 @@ use super::platform::{Platform, State, TracePoint};
 use super::policy::{Candidate, Fetcher, Running, Verdict};
 use super::send::send_away_due;
 use super::slot::{Parked, ParkedState, Peek};
-use crate::schedule::{Level, Ticks, TimeSlice};
+use crate::schedule::{Level, Ticks};
 use crate::sets::VcpuSet;
 use spumone_config::types::{MAX_PCPUS, VcpuId};
 
@@ -71,74 +71,78 @@ pub(super) fn fetch<P: Platform>(state: &mut State<P>, platform: &mut P, now: Ti
         return ended;
     }
     let slice = state.scheduler.time_slice();
-    let mut wanted = VcpuSet::EMPTY;
-    if slice.is_some_and(|slice| slice.same_band_waits) && state.short_turns.exist() {
-        wanted = wanted_here(state, platform);
-        if let Some(ended) = must_end(state, platform) {
-            return ended;
-        }
+    let turn_end = turn_end(state, platform);
+    let is_over = turn_end <= now;
+    if is_over && slice.is_some_and(|slice| slice.end > now) {
+        // The grace after a short turn extends the time slice from here on.
+        state.scheduler.end_early(now);
     }
-    let turn_end = slice.map_or(Ticks::NEVER, |it| turn_end(state, &it, wanted));
-    let over = (turn_end <= now).then_some(wanted);
-    if elsewhere.is_empty() && over.is_none() {
-        if !state.scheduler.is_cut() {
-            end_grace(state, platform);
-        }
+    if elsewhere.is_empty() && !is_over {
+        renew_grace(state, platform);
         state.fetch_at = state.fetch_at.min(turn_end);
         return Fetched::AtOnce;
     }
-    let fetched = choose(state, platform, now, elsewhere, over);
-    if over.is_none() {
+    let fetched = choose(state, platform, now, elsewhere, is_over);
+    if !is_over {
         state.fetch_at = state.fetch_at.min(turn_end);
     }
     fetched
 }
 
-/// When the turn of the running vCPU, which has this time slice, ends for another one of its band that waits here; [`Ticks::NEVER`]: none waits. `wanted`: those that are
-/// wanted.
-#[inline(always)]
-fn turn_end<T>(state: &CoreState<T>, slice: &TimeSlice, wanted: VcpuSet) -> Ticks {
-    match state.scheduler.current() {
-        Some(runs) if slice.same_band_waits => state.short_turns.end(slice, runs, wanted),
-        _ => Ticks::NEVER,
+/// When the turn of the running vCPU ends for another one of its band that waits here; [`Ticks::NEVER`]: none waits. It ends before the time slice does if one that
+/// waits is wanted.
+fn turn_end<P: Platform>(state: &State<P>, platform: &P) -> Ticks {
+    let waits = state.scheduler.time_slice().filter(|it| it.same_band_waits);
+    let Some(slice) = waits else {
+        return Ticks::NEVER;
+    };
+    match state.rules.short_turn {
+        Some(short) if state.scheduler.may_end_early() && wanted_waits(state, platform) => {
+            slice.since.saturating_add(short).min(slice.end)
+        }
+        _ => slice.end,
     }
 }
 
-/// The vCPUs that wait for their turn here, and are wanted.
-fn wanted_here<P: Platform>(state: &State<P>, platform: &P) -> VcpuSet {
+/// Whether a wanted vCPU waits for its turn here.
+fn wanted_waits<P: Platform>(state: &State<P>, platform: &P) -> bool {
     let wanted = Parked {
         host: state.core,
         state: ParkedState::Wanted,
     };
     // At most 8 times: those that wait longest.
-    let first = state.scheduler.waiting().take(MAX_PCPUS);
-    first
-        .filter(|id| platform.shared().slot(*id).parked() == Some(wanted))
-        .collect()
+    let mut first = state.scheduler.waiting().take(MAX_PCPUS);
+    first.any(|id| platform.shared().slot(id).parked() == Some(wanted))
 }
 
-/// The turn of the vCPU that has run with this time slice is over for another one of its band that waits here. `wanted`: those that are wanted.
-fn end_turn<T>(state: &mut CoreState<T>, slice: &TimeSlice, wanted: VcpuSet, now: Ticks) {
-    let Some(ran) = state.scheduler.current() else {
-        return;
-    };
-    let was_whole = slice.end <= now;
-    state.short_turns.ended(ran, wanted, was_whole);
-    if !was_whole {
-        state.scheduler.yield_current();
+/// A vCPU that has lost the core was parked after the decision: if it is wanted, the turn of the one that runs ends sooner.
+#[inline(always)]
+pub(super) fn arm_short_turn<P: Platform>(state: &mut State<P>, platform: &P) {
+    if state.rules.short_turn.is_some() && state.scheduler.same_band_waits() {
+        state.fetch_at = state.fetch_at.min(turn_end(state, platform));
+        state.alarm_is_stale = true;
+    }
+}
+
+/// The running vCPU gets all of its grace again, unless it is in its grace, and another vCPU of its band still waits for the core or is to run out of turn.
+#[inline(always)]
+fn renew_grace<P: Platform>(state: &mut State<P>, platform: &mut P) {
+    let is_in_grace = state.scheduler.is_extended() && state.scheduler.same_band_waits();
+    if !state.scheduler.is_cut() && !is_in_grace {
+        end_grace(state, platform);
     }
 }
 
 /// Asks the policy about each vCPU of `elsewhere`, which other cores have parked. At once it claims those to take that
-/// sleep or are off; then it claims the best runnable one, or first gives the running vCPU grace. `over`: the turn
-/// of the running vCPU is over, and others of its band wait here, of which these are wanted.
+/// sleep or are off; then it claims the best runnable one, or first gives the running vCPU grace. `is_over`: the turn
+/// of the running vCPU is over, and another vCPU of its band waits here.
 #[inline(never)]
 fn choose<P: Platform>(
     state: &mut State<P>,
     platform: &mut P,
     now: Ticks,
     elsewhere: VcpuSet,
-    over: Option<VcpuSet>,
+    is_over: bool,
 ) -> Fetched {
     platform.trace(TracePoint::Look);
     let slice = state.scheduler.time_slice();
@@ -187,7 +191,7 @@ fn choose<P: Platform>(
     let is_preempted = choice
         .best
         .is_some_and(|best| slice.is_some_and(|slice| best.band > slice.band));
-    let must_leave = over.is_some() || choice.best.is_some_and(|best| best.swap);
+    let must_leave = is_over || choice.best.is_some_and(|best| best.swap);
     if must_leave && !is_preempted {
         let for_interrupt = choice.best.is_some_and(|it| is_rung(platform, it.vcpu));
         match more_grace(state, platform, now, for_interrupt) {
@@ -204,13 +208,10 @@ fn choose<P: Platform>(
             Leaves::InKernel => state.scheduler.stay_in_turn(),
             Leaves::Now => {}
         }
-        if let (Some(slice), Some(wanted)) = (slice, over) {
-            end_turn(state, &slice, wanted, now);
-        }
     }
-    // If another vCPU is to run out of turn later, the running one has its grace for that.
-    if must_leave || !state.scheduler.is_cut() {
-        end_grace(state, platform);
+    match must_leave {
+        true => end_grace(state, platform),
+        false => renew_grace(state, platform),
     }
     if let Some(ended) = must_end(state, platform) {
         return ended;

@@ -73,7 +73,6 @@ mod quiet;
 mod save;
 mod send;
 mod shared;
-mod short_turns;
 mod slot;
 mod switch;
 mod waiting;

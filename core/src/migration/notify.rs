@@ -3,6 +3,7 @@
 //! here.
 
 use super::core_state::CoreState;
+use super::fetch::arm_short_turn;
 use super::park::{host_core_of, is_parked_here, park};
 use super::platform::{Platform, State, TracePoint};
 use super::shared::VcpuFacts;
@@ -52,6 +53,7 @@ pub fn park_or_keep<P: Platform>(state: &mut State<P>, platform: &mut P, id: Vcp
     platform.trace(TracePoint::Park);
     park(state, platform, id);
     platform.trace(TracePoint::Parked);
+    arm_short_turn(state, platform);
     // A sleeping vCPU that is cut off here needs another core as well: `publish_and_notify` may have looked before it
     // was parked.
     let is_runnable = state.scheduler.state(id) == Some(VcpuState::Runnable);
@@ -245,38 +247,51 @@ fn notify_again<P: Platform>(state: &mut State<P>, platform: &mut P, now: Ticks)
     }
     let above_lowest = notify_of_above_lowest(state, platform);
     let next = next_to_notify(state, platform);
-    if let Some(id) = next {
-        if platform.is_interrupted() {
-            // The next decision goes on here.
-            state.must_decide = true;
-            return;
-        }
-        if has_waited(state, platform, id, now) {
-            let _ = platform.waits_for_core(id);
-        }
+    if next.is_some() && platform.is_interrupted() {
+        // The next decision goes on here.
+        state.must_decide = true;
+        return;
+    }
+    let may_call = next.is_some() && platform.may_bring_core_back();
+    let (waited, look_at) = match may_call {
+        true => waiting_here(state, platform, now),
+        false => (None, Ticks::NEVER),
+    };
+    if let Some(id) = waited {
+        let _ = platform.waits_for_core(id);
     }
     if let Some(id) = next.filter(|_| next != above_lowest) {
         notify_other_core(state, platform, id, true);
     }
     state.notify_at = match next {
-        Some(id) => {
-            let waits = waits_since(state, platform, id).filter(|_| platform.may_bring_core_back());
-            let waited = waits.map_or(Ticks::NEVER, |since| {
-                since.max(now).saturating_add(state.waiting.longest_turn)
-            });
-            now.saturating_add(state.notify_again_after).min(waited)
-        }
+        Some(_) => now.saturating_add(state.notify_again_after).min(look_at),
         None => Ticks::NEVER,
     };
 }
 
-/// Whether a vCPU has waited here, while this core has run a higher band, for so long that another core should have taken the vCPU since it was
-/// notified.
-fn has_waited<P: Platform>(state: &State<P>, platform: &P, id: VcpuId, now: Ticks) -> bool {
+/// Of the vCPUs that are parked here, one of the highest band that has waited, while this core has run a higher band, for so long that another core should have taken it since it was
+/// notified; and when the core is to look again.
+fn waiting_here<P: Platform>(
+    state: &State<P>,
+    platform: &P,
+    now: Ticks,
+) -> (Option<VcpuId>, Ticks) {
     let runs_since = state.long_at.saturating_sub(state.rules.park_delay);
     let longest = state.waiting.longest_turn;
-    let is_due = |since: Ticks| since.max(runs_since).saturating_add(longest) <= now;
-    waits_since(state, platform, id).is_some_and(is_due) && platform.guest_runs(id)
+    let (mut waited, mut look_at) = (None, Ticks::NEVER);
+    // At most 32 times: vCPUs.
+    for id in state.parked_here.iter() {
+        let Some(since) = waits_since(state, platform, id) else {
+            continue;
+        };
+        look_at = look_at.min(since.max(now).saturating_add(longest));
+        let is_due = since.max(runs_since).saturating_add(longest) <= now;
+        let band = platform.shared().band(id);
+        if is_due && platform.guest_runs(id) && waited.is_none_or(|(highest, _)| band > highest) {
+            waited = Some((band, id));
+        }
+    }
+    (waited.map(|(_, id)| id), look_at)
 }
 
 /// Since when a vCPU that is parked here waits for a core: if it sleeps, from when its timer expires. `None`: it waits for no core.

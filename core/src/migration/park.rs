@@ -195,7 +195,10 @@ pub fn wake<P: Platform>(state: &mut State<P>, platform: &mut P, id: VcpuId) {
     if state.scheduler.wake(id) {
         state.must_decide = true;
         if !state.has(id) {
-            platform.shared().slot(id).mark_runnable(state.core);
+            platform
+                .shared()
+                .slot(id)
+                .mark_runnable(state.core, platform.now());
         }
     }
 }

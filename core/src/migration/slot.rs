@@ -132,7 +132,7 @@ impl ParkingSlot {
         Parked::decode(self.word.load(Ordering::Relaxed))
     }
 
-    /// When it was parked.
+    /// When it was parked, or woke while it was parked.
     pub fn since(&self) -> Ticks {
         Ticks(self.since.load(Ordering::Relaxed))
     }
@@ -182,7 +182,9 @@ impl ParkingSlot {
 
     /// Marks a vCPU that `host`, the caller, has parked asleep as runnable, because an interrupt has come for it.
     /// Returns whether it was parked asleep. A core that claims it at the same moment looks at its doorbell.
-    pub fn mark_runnable(&self, host: PcpuId) -> bool {
+    pub fn mark_runnable(&self, host: PcpuId, now: Ticks) -> bool {
+        // It waits from now on. If another core has claimed and parked it meanwhile, that was a moment ago, too.
+        self.since.store(now.0, Ordering::Relaxed);
         let asleep = Parked {
             host,
             state: ParkedState::Asleep,
@@ -256,7 +258,7 @@ mod tests {
         let slot = ParkingSlot::new();
         slot.park(parked(1, ParkedState::Asleep), Ticks(0));
         let seen = slot.parked().unwrap();
-        assert!(slot.mark_runnable(PcpuId(1)));
+        assert!(slot.mark_runnable(PcpuId(1), Ticks(0)));
         assert!(!slot.claim(seen));
         assert!(slot.claim(parked(1, ParkedState::Runnable)));
     }
@@ -281,11 +283,11 @@ mod tests {
     fn only_its_host_wakes_a_parked_vcpu() {
         let slot = ParkingSlot::new();
         slot.park(parked(1, ParkedState::Asleep), Ticks(0));
-        assert!(!slot.mark_runnable(PcpuId(2)));
-        assert!(slot.mark_runnable(PcpuId(1)));
-        assert!(!slot.mark_runnable(PcpuId(1)));
+        assert!(!slot.mark_runnable(PcpuId(2), Ticks(0)));
+        assert!(slot.mark_runnable(PcpuId(1), Ticks(0)));
+        assert!(!slot.mark_runnable(PcpuId(1), Ticks(0)));
         let slot = ParkingSlot::new();
         slot.park(parked(1, ParkedState::Off), Ticks(0));
-        assert!(!slot.mark_runnable(PcpuId(1)));
+        assert!(!slot.mark_runnable(PcpuId(1), Ticks(0)));
     }
 }

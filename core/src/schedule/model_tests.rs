@@ -42,6 +42,8 @@ enum Event {
     Extend(u64),
     /// Withdraws the extensions of the time slice.
     Withdraw,
+    /// Ends the time slice early.
+    EndEarly,
     /// vCPUs of this band and below wait.
     Pause(Option<u8>),
     /// Decide this many ticks later.
@@ -67,6 +69,7 @@ fn any_event() -> impl Strategy<Value = Event> {
         1 => Just(Event::Yield),
         2 => Just(Event::EndOutOfTurn),
         1 => Just(Event::TakeTurn),
+        1 => Just(Event::EndEarly),
         3 => prop::option::of(0..QUANTUM).prop_map(|by| by.map_or(Event::Withdraw, Event::Extend)),
         2 => prop::option::of(0..BANDS).prop_map(Event::Pause),
         8 => (0_u64..2 * QUANTUM).prop_map(Event::Decide),
@@ -92,6 +95,8 @@ struct Model {
     rest: i64,
     /// By how much extensions have added to that.
     lent: i64,
+    /// By how much its next time slice is longer, because this one was ended early.
+    owed: i64,
     /// Whether it runs out of turn.
     is_out_of_turn: bool,
     /// Whether it began to run so, and is not the first of its band.
@@ -180,6 +185,14 @@ impl Model {
                 }
             }
             Event::Yield => self.end_of_slice(),
+            Event::EndEarly => {
+                let length = self.rest + (self.now - self.since) as i64;
+                let is_usual = length <= QUANTUM as i64 && !self.is_out_of_turn;
+                if self.current.is_some() && is_usual && self.lent == 0 && self.owed == 0 {
+                    self.owed = self.rest.max(0);
+                    self.rest = self.rest.min(0);
+                }
+            }
             Event::Ask(vcpu) => self.ask(vcpu),
             Event::TakeTurn => {
                 if let Some(current) = self.current.filter(|_| self.is_out_of_turn) {
@@ -251,7 +264,10 @@ impl Model {
         };
         match self.is_out_of_turn {
             true => self.vcpu(current).unwrap().state = VcpuState::Runnable,
-            false => self.queue(current),
+            false => {
+                self.queue(current);
+                self.vcpu(current).unwrap().rest += self.owed;
+            }
         }
     }
 
@@ -269,8 +285,9 @@ impl Model {
             let must_wait = Some(band) <= self.paused || others().any(|it| it.band > band);
             let same_band = others().any(|other| other.band == band);
             let is_cut = self.cut_from().is_some_and(|from| from <= self.now);
-            let rest = self.rest;
-            let leaves = must_wait || is_cut || same_band && rest <= 0;
+            let leaves = must_wait || is_cut || same_band && self.rest <= 0;
+            // It does not keep what its time slice was extended by.
+            let rest = self.rest - self.lent;
             if leaves && (rest <= 0 || self.is_out_of_turn) {
                 self.end_of_slice();
             } else if leaves {
@@ -299,7 +316,7 @@ impl Model {
             return;
         };
         self.asked.0.remove(&next);
-        (self.since, self.lent) = (self.now, 0);
+        (self.since, self.lent, self.owed) = (self.now, 0, 0);
         self.is_out_of_turn = false;
         if self.asked.1 == next / 2
             && self.asked_from <= self.now
@@ -390,6 +407,7 @@ fn apply(scheduler: &mut Scheduler, event: Event, now: Ticks) -> Option<Decision
         }
         Event::Extend(by) => scheduler.extend_time_slice(now.saturating_add(Ticks(by))),
         Event::Withdraw => scheduler.withdraw_extension(),
+        Event::EndEarly => scheduler.end_early(now),
         Event::Pause(rank) => scheduler.pause_up_to(rank.map(band)),
         Event::Decide(_) => return Some(scheduler.decide(now)),
     }

@@ -95,6 +95,8 @@ pub struct Scheduler {
     quantum_end: Ticks,
     /// By how much extensions have delayed `quantum_end`.
     extended_by: Ticks,
+    /// What is left of the running vCPU's time slice, which was ended early. It is added to its next one.
+    credit: Ticks,
     /// vCPUs of this band and below wait.
     paused: Level,
     out_of_turn: OutOfTurn,
@@ -132,6 +134,7 @@ impl Scheduler {
             since: Ticks(0),
             quantum_end: Ticks(0),
             extended_by: Ticks(0),
+            credit: Ticks(0),
             paused: Level::IDLE,
             out_of_turn: OutOfTurn::new(out_of_turn),
             chosen: Chosen::Idle,
@@ -314,7 +317,7 @@ impl Scheduler {
             let is_cut = self.out_of_turn.due(band).is_some_and(|due| due <= now);
             let level = Level::of(Some(band));
             if is_over || is_cut || self.queue.highest_level() > level || self.paused >= level {
-                self.requeue_current((left > Ticks(0)).then_some(left));
+                self.requeue_with_rest(left);
             }
         }
         if self.current.is_none() {
@@ -362,7 +365,7 @@ impl Scheduler {
         }
         if self.current.is_some() {
             let left = self.quantum_end.saturating_sub(now);
-            self.requeue_current((left > Ticks(0)).then_some(left));
+            self.requeue_with_rest(left);
         }
         let quantum_left = match sleeps {
             true => self.quantum,
@@ -436,6 +439,29 @@ impl Scheduler {
         self.extended_by = self.extended_by.saturating_add(more);
     }
 
+    /// Whether the running vCPU's time slice is extended.
+    #[inline(always)]
+    pub fn is_extended(&self) -> bool {
+        self.extended_by > Ticks(0)
+    }
+
+    /// Whether the time slice of the running vCPU may be ended early: not if it is longer because the one before was.
+    #[inline(always)]
+    pub fn may_end_early(&self) -> bool {
+        let length = self.quantum_end.saturating_sub(self.since);
+        let is_usual = length <= self.quantum && !self.out_of_turn.runs();
+        is_usual && !self.is_extended() && self.credit == Ticks(0)
+    }
+
+    /// Ends the time slice of the running vCPU at `now`, if it [may be ended early](Self::may_end_early). What is left is added to its next one.
+    #[inline(always)]
+    pub fn end_early(&mut self, now: Ticks) {
+        if self.may_end_early() {
+            self.credit = self.quantum_end.saturating_sub(now);
+            self.quantum_end = self.quantum_end.min(now);
+        }
+    }
+
     /// Withdraws the [extensions](Self::extend_time_slice) of the running vCPU's time slice: it ends when it would have
     /// ended without them, at once if that time is past, or if another vCPU is to run out of turn.
     pub fn withdraw_extension(&mut self) {
@@ -473,6 +499,14 @@ impl Scheduler {
         self.entry(vcpu).ok().map(|entry| entry.state)
     }
 
+    /// As [`Self::requeue_current`]. `left`: of its time slice with extensions. A vCPU does not keep extensions: it would get new ones each time that it is
+    /// preempted.
+    #[inline(always)]
+    fn requeue_with_rest(&mut self, left: Ticks) {
+        let rest = left.saturating_sub(self.extended_by);
+        self.requeue_current((rest > Ticks(0)).then_some(rest));
+    }
+
     /// The current vCPU does not run any more: with a `rest` of its time slice it stays before the others of its band, else it goes
     /// behind them. If it has run out of turn, it keeps its place.
     #[inline(always)]
@@ -480,7 +514,7 @@ impl Scheduler {
         let Some((vcpu, band)) = self.current.take() else {
             return;
         };
-        let full = self.quantum;
+        let full = self.quantum.saturating_add(self.credit);
         let is_in_turn = !self.out_of_turn.runs();
         let Some(entry) = self.entry_mut(vcpu) else {
             return;
@@ -542,6 +576,7 @@ impl Scheduler {
             self.since = now;
             self.quantum_end = now.saturating_add(length);
             self.extended_by = Ticks(0);
+            self.credit = Ticks(0);
             self.current = Some((vcpu, band));
         }
     }

@@ -272,7 +272,8 @@ impl Instance {
         };
         // At most 121 times: a beginning, 17 for cores, 83 of the decision, and up to 20 for what follows from it.
         for _ in 0..steps {
-            if cpu::interrupt_pending() {
+            // An interrupt that was taken before may have woken a vCPU of a higher band.
+            if cpu::interrupt_pending() || self.state.must_decide() {
                 break;
             }
             if let Some(end) = governing.step(machine, now) {

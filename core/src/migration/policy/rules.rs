@@ -9,8 +9,7 @@ use crate::schedule::Ticks;
 pub struct PolicyRules {
     /// How long a core keeps a preempted vCPU of the lowest band that moves before it parks it.
     pub park_delay: Ticks,
-    /// For how long a vCPU has the core at least while a vCPU of its band waits for its turn there that was in its kernel when it lost the core, and for
-    /// which others may wait; `None`: for its time slice.
+    /// While a wanted vCPU of its band waits for its turn on the core, a vCPU has the core for this long; `None`: for its whole time slice.
     pub short_turn: Option<Ticks>,
     /// Whether vCPUs return to their home core as soon as it could run them.
     pub returns_home: bool,

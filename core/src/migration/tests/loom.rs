@@ -129,7 +129,7 @@ fn loom_a_woken_vcpu_is_not_lost() {
         });
         shared.1.ring_spis(1);
         let is_host = shared.1.location() == HOST;
-        let woken = is_host && shared.0.mark_runnable(HOST);
+        let woken = is_host && shared.0.mark_runnable(HOST, Ticks(0));
         let is_seen = taker.join().unwrap();
         // Kicked on its new core, awake on its old one, or the core that claimed it has seen the doorbell.
         assert!(!is_host || woken || is_seen);

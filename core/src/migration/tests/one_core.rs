@@ -6,6 +6,7 @@ mod early;
 mod parking;
 mod preempt;
 mod quiet;
+mod turns;
 
 use self::core::Core;
 use crate::migration::fetch::Fetched;
@@ -564,37 +565,4 @@ fn a_vcpu_that_another_core_has_taken_does_not_wait() {
     assert_eq!(core.machine.called, []);
     core.decide_and_look(900);
     assert_eq!(core.machine.called, [VcpuId(2)]);
-}
-
-/// A vCPU that was in its kernel when it lost the core waits for a short turn of the other one, which has its grace then; one that was in a program waits for the whole
-/// time slice.
-#[test]
-fn turns_are_short_while_a_wanted_vcpu_waits_for_its_own() {
-    let short_turns = Without {
-        short_turns: true,
-        ..Without::default()
-    };
-    let wanted = (100, true);
-    for (without, (turn, in_kernel)) in [
-        (Without::default(), wanted),
-        (Without::default(), (QUANTUM, false)),
-        (short_turns, (QUANTUM, true)),
-    ] {
-        let mut core = Core::new(packed::Policy::Steal, without, &[Band::LOWEST; 2]);
-        core.admit(0, VcpuState::Runnable);
-        core.dispatch();
-        core.admit(1, VcpuState::Runnable);
-        core.machine.in_kernel = in_kernel;
-        core.park(1);
-        core.machine.in_kernel = false;
-        let begin = core.state.scheduler.since().unwrap().0;
-        let _ = core.fetch(begin + turn - 1);
-        core.state.scheduler.decide(Ticks(begin + turn - 1));
-        assert_eq!(core.state.scheduler.current(), Some(VcpuId(0)));
-        core.state.must_decide = false;
-        assert!(core.state.next_alarm() <= Ticks(begin + turn), "{turn}");
-        let _ = core.fetch(begin + turn);
-        core.state.scheduler.decide(Ticks(begin + turn));
-        assert_eq!(core.state.scheduler.current(), Some(VcpuId(1)), "{turn}");
-    }
 }

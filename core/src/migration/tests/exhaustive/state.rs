@@ -311,7 +311,6 @@ impl CoreSnapshot {
             short_park_delay: _,
             fetch_at,
             waiting,
-            short_turns: _,
             deferred_until,
             grace,
             pulls_for_interrupts: _,

@@ -31,6 +31,9 @@ pub struct Machine {
     pub policy: Policy,
     pub now: Ticks,
     pub in_kernel: bool,
+    /// Only this vCPU is in its kernel.
+    pub only: Option<VcpuId>,
+    pub pc: core::cell::Cell<u64>,
     /// Whether the guests run; if not, they are being loaded.
     pub guests_run: bool,
     pub kicks: Vec<(PcpuId, VcpuId)>,
@@ -129,6 +132,8 @@ impl Core {
                 policy,
                 now: Ticks(1),
                 in_kernel: true,
+                only: None,
+                pc: core::cell::Cell::new(0),
                 guests_run: true,
                 kicks: Vec::new(),
                 pending: Vec::new(),
@@ -373,8 +378,8 @@ impl Platform for Machine {
         }
     }
 
-    fn was_in_kernel(&self, _: &VcpuId) -> bool {
-        self.in_kernel
+    fn was_in_kernel(&self, id: &VcpuId) -> bool {
+        self.in_kernel && self.only.is_none_or(|it| it == *id)
     }
 
     fn next_timer(&self, _: &VcpuId) -> Option<Ticks> {
@@ -385,10 +390,15 @@ impl Platform for Machine {
         self.loaded_timer
     }
 
-    fn sample(&self, _: &VcpuId) -> Sample {
+    fn sample(&self, id: &VcpuId) -> Sample {
+        self.pc.set(self.pc.get() + 4096);
         Sample {
-            in_kernel: self.in_kernel,
-            pc: 0,
+            in_kernel: self.was_in_kernel(id),
+            pc: if self.only.is_some() {
+                self.pc.get()
+            } else {
+                0
+            },
             stack: 0,
         }
     }

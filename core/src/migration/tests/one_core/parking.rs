@@ -308,3 +308,63 @@ fn a_core_that_goes_off_passes_a_notification_on_to_one_that_stays_on() {
     pass_on(&mut core.state, &mut core.machine, VcpuId(1));
     assert_eq!(core.machine.kicks, [(third, VcpuId(1))]);
 }
+
+/// A core on which a real-time vCPU keeps running, while all others are off.
+fn only_core(bands: &[Band]) -> Core {
+    let mut core = Core::steal(bands);
+    core.machine.may_bring_back = true;
+    for other in [OTHER, PcpuId(2)] {
+        core.machine.shared.presence(other).publish(Level::OFF);
+    }
+    for id in 0..bands.len() as u8 {
+        let state = match bands[usize::from(id)] {
+            Band::HIGHEST => VcpuState::Runnable,
+            _ => VcpuState::Sleep,
+        };
+        core.admit(id, state);
+    }
+    core
+}
+
+/// The core goes on until this time, or until it has called another one.
+fn until_it_calls(core: &mut Core, end: u64) {
+    while core.machine.now.0 < end && core.machine.called.is_empty() {
+        let next = core.state.alarm.0.max(core.machine.now.0 + 1);
+        core.machine.now = Ticks(next.min(end));
+        core.go_on();
+    }
+}
+
+#[test]
+fn the_timer_of_any_sleeping_vcpu_calls_a_core() {
+    for (first, second) in [(1_000, 1_000_000), (1_000_000, 1_000)] {
+        let mut core = only_core(&[Band::LOWEST, Band::LOWEST, Band::HIGHEST]);
+        for (id, at) in [(0, first), (1, second)] {
+            core.state
+                .set_deadline(VcpuId(id), Band::LOWEST, Early::AtTimer, Ticks(at));
+            core.park(id);
+        }
+        core.state.must_decide = true;
+        core.go_on();
+        until_it_calls(&mut core, 100_000);
+        assert!((1_500..4_000).contains(&core.machine.now.0), "{first}");
+    }
+}
+
+/// It has slept for long.
+#[test]
+fn a_vcpu_that_has_just_been_woken_has_not_waited() {
+    const KICK: u64 = 11_200;
+    let mut core = only_core(&[Band::LOWEST, Band::HIGHEST]);
+    core.park(0);
+    core.state.must_decide = true;
+    core.go_on();
+    until_it_calls(&mut core, KICK);
+    core.ring(0);
+    core.machine.pending.push(VcpuId(0));
+    core.machine.mask = None;
+    core.go_on();
+    until_it_calls(&mut core, KICK + 10_000);
+    assert_eq!(core.machine.called, [VcpuId(0)]);
+    assert!(core.machine.now.0 >= KICK + 500);
+}
