@@ -72,6 +72,11 @@ pub(super) fn fetch<P: Platform>(state: &mut State<P>, platform: &mut P, now: Ti
     }
     let slice = state.scheduler.time_slice();
     let turn_end = turn_end(state, platform);
+    if turn_end != Ticks::NEVER
+        && let Some(ended) = must_end(state, platform)
+    {
+        return ended;
+    }
     let is_over = turn_end <= now;
     if is_over && slice.is_some_and(|slice| slice.end > now) {
         // The grace after a short turn extends the time slice from here on.
@@ -110,8 +115,8 @@ fn wanted_waits<P: Platform>(state: &State<P>, platform: &P) -> bool {
         host: state.core,
         state: ParkedState::Wanted,
     };
-    // At most 8 times: those that wait longest.
     let mut first = state.scheduler.waiting().take(MAX_PCPUS);
+    // At most 8 times: those that wait longest.
     first.any(|id| platform.shared().slot(id).parked() == Some(wanted))
 }
 

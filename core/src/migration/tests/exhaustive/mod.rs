@@ -646,18 +646,18 @@ fn off_under_steal() {
         0b100,
         (false, 0),
         3,
-        2_275_000,
+        2_200_000,
     );
 }
 
 #[test]
 fn off_under_steal_with_two_real_time_cores() {
-    off(packed::Policy::Steal, 0b011, 0b100, (false, 0), 2, 395_000);
+    off(packed::Policy::Steal, 0b011, 0b100, (false, 0), 2, 390_000);
 }
 
 #[test]
 fn off_with_lives_under_steal() {
-    off(packed::Policy::Steal, 0b001, 0b100, (true, 0), 2, 174_000);
+    off(packed::Policy::Steal, 0b001, 0b100, (true, 0), 2, 171_000);
 }
 
 #[test]
