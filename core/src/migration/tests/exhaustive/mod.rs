@@ -502,7 +502,7 @@ fn lives_under_ondemand() {
 
 #[test]
 fn lives_under_trap() {
-    lives(packed::Policy::Trap, 0b001, 0b001, 2, 490_000);
+    lives(packed::Policy::Trap, 0b001, 0b001, 2, 475_000);
 }
 
 #[test]
@@ -544,7 +544,7 @@ fn ondemand() {
 
 #[test]
 fn trap() {
-    check(packed::Policy::Trap, 0b001, 0b001, 2, 400_000);
+    check(packed::Policy::Trap, 0b001, 0b001, 2, 390_000);
 }
 
 #[test]
@@ -646,18 +646,18 @@ fn off_under_steal() {
         0b100,
         (false, 0),
         3,
-        2_200_000,
+        1_830_000,
     );
 }
 
 #[test]
 fn off_under_steal_with_two_real_time_cores() {
-    off(packed::Policy::Steal, 0b011, 0b100, (false, 0), 2, 390_000);
+    off(packed::Policy::Steal, 0b011, 0b100, (false, 0), 2, 332_000);
 }
 
 #[test]
 fn off_with_lives_under_steal() {
-    off(packed::Policy::Steal, 0b001, 0b100, (true, 0), 2, 171_000);
+    off(packed::Policy::Steal, 0b001, 0b100, (true, 0), 2, 137_000);
 }
 
 #[test]
@@ -674,6 +674,6 @@ fn off_with_bands_under_steal() {
         0b100,
         (false, 0b100),
         3,
-        54_000,
+        51_000,
     );
 }
