@@ -13,10 +13,11 @@ use super::park::{is_rung, park_claimed};
 use super::platform::{Platform, State, TracePoint};
 use super::policy::{Candidate, Fetcher, Running, Verdict};
 use super::send::send_away_due;
-use super::slot::{Parked, ParkedState, Peek};
+use super::slot::Peek;
+use super::turn::turn_end;
 use crate::schedule::{Level, Ticks};
 use crate::sets::VcpuSet;
-use spumone_config::types::{MAX_PCPUS, VcpuId};
+use spumone_config::types::VcpuId;
 
 /// What came of [`fetch`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,41 +93,6 @@ pub(super) fn fetch<P: Platform>(state: &mut State<P>, platform: &mut P, now: Ti
         state.fetch_at = state.fetch_at.min(turn_end);
     }
     fetched
-}
-
-/// When the turn of the running vCPU ends for another one of its band that waits here; [`Ticks::NEVER`]: none waits. It ends before the time slice does if one that
-/// waits is wanted.
-fn turn_end<P: Platform>(state: &State<P>, platform: &P) -> Ticks {
-    let waits = state.scheduler.time_slice().filter(|it| it.same_band_waits);
-    let Some(slice) = waits else {
-        return Ticks::NEVER;
-    };
-    match state.rules.short_turn {
-        Some(short) if state.scheduler.may_end_early() && wanted_waits(state, platform) => {
-            slice.since.saturating_add(short).min(slice.end)
-        }
-        _ => slice.end,
-    }
-}
-
-/// Whether a wanted vCPU waits for its turn here.
-fn wanted_waits<P: Platform>(state: &State<P>, platform: &P) -> bool {
-    let wanted = Parked {
-        host: state.core,
-        state: ParkedState::Wanted,
-    };
-    let mut first = state.scheduler.waiting().take(MAX_PCPUS);
-    // At most 8 times: those that wait longest.
-    first.any(|id| platform.shared().slot(id).parked() == Some(wanted))
-}
-
-/// A vCPU that has lost the core was parked after the decision: if it is wanted, the turn of the one that runs ends sooner.
-#[inline(always)]
-pub(super) fn arm_short_turn<P: Platform>(state: &mut State<P>, platform: &P) {
-    if state.rules.short_turn.is_some() && state.scheduler.same_band_waits() {
-        state.fetch_at = state.fetch_at.min(turn_end(state, platform));
-        state.alarm_is_stale = true;
-    }
 }
 
 /// The running vCPU gets all of its grace again, unless it is in its grace, and another vCPU of its band still waits for the core or is to run out of turn.

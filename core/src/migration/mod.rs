@@ -75,6 +75,7 @@ mod send;
 mod shared;
 mod slot;
 mod switch;
+mod turn;
 mod waiting;
 
 #[cfg(test)]

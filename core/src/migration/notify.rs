@@ -3,11 +3,11 @@
 //! here.
 
 use super::core_state::CoreState;
-use super::fetch::arm_short_turn;
 use super::park::{host_core_of, is_parked_here, park};
 use super::platform::{Platform, State, TracePoint};
 use super::shared::VcpuFacts;
 use super::slot::ParkedState;
+use super::turn::arm_short_turn;
 use crate::schedule::{Band, Level, Ticks, VcpuState};
 use crate::sets::VcpuSet;
 use spumone_config::types::{PcpuId, VcpuId};

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! When the turn of a vCPU ends that shares its core with others of its band.
+
+use super::platform::{Platform, State};
+use super::slot::{Parked, ParkedState};
+use crate::schedule::Ticks;
+use spumone_config::types::MAX_PCPUS;
+
+/// When the turn of the running vCPU ends for another one of its band that waits here; [`Ticks::NEVER`]: none waits. It ends before the time slice does if one that
+/// waits is wanted.
+pub(super) fn turn_end<P: Platform>(state: &State<P>, platform: &P) -> Ticks {
+    let waits = state.scheduler.time_slice().filter(|it| it.same_band_waits);
+    let Some(slice) = waits else {
+        return Ticks::NEVER;
+    };
+    match state.rules.short_turn {
+        Some(short) if state.scheduler.may_end_early() && wanted_waits(state, platform) => {
+            slice.since.saturating_add(short).min(slice.end)
+        }
+        _ => slice.end,
+    }
+}
+
+/// Whether a wanted vCPU waits for its turn here.
+fn wanted_waits<P: Platform>(state: &State<P>, platform: &P) -> bool {
+    let wanted = Parked {
+        host: state.core,
+        state: ParkedState::Wanted,
+    };
+    let mut first = state.scheduler.waiting().take(MAX_PCPUS);
+    // At most 8 times: those that wait longest.
+    first.any(|id| platform.shared().slot(id).parked() == Some(wanted))
+}
+
+/// A vCPU that has lost the core was parked after the decision: if it is wanted, the turn of the one that runs ends sooner.
+#[inline(always)]
+pub(super) fn arm_short_turn<P: Platform>(state: &mut State<P>, platform: &P) {
+    if state.rules.short_turn.is_some() && state.scheduler.same_band_waits() {
+        state.fetch_at = state.fetch_at.min(turn_end(state, platform));
+        state.alarm_is_stale = true;
+    }
+}
