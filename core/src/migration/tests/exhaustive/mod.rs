@@ -663,7 +663,7 @@ fn off_with_lives_under_steal() {
 #[test]
 #[ignore = "takes a minute"]
 fn off_with_lives_under_steal_with_one_more_event() {
-    off(packed::Policy::Steal, 0b001, 0b100, (true, 0), 3, 2_500_000);
+    off(packed::Policy::Steal, 0b001, 0b100, (true, 0), 3, 1_900_000);
 }
 
 #[test]
