@@ -317,11 +317,12 @@ fn owners(guests: &[&'static Guest]) -> [Option<Owner>; MAX_VCPUS] {
 /// The facts about each vCPU that never change.
 fn vcpu_facts(system: &System, frequency_hz: u32) -> [Option<VcpuFacts>; MAX_VCPUS] {
     let mut facts = [None; MAX_VCPUS];
-    for guest in &system.guests {
+    for (id, guest) in (0..).map(GuestId).zip(&system.guests) {
         let cores = CoreSet::from_bits(guest.cores);
         for vcpu in &guest.vcpus {
             if let Some(place) = facts.get_mut(vcpu.id.index()) {
                 *place = Some(VcpuFacts {
+                    guest: id,
                     band: vcpu.band,
                     home: vcpu.home,
                     cores,

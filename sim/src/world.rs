@@ -5,7 +5,7 @@ use crate::costs::Costs;
 use crate::deciding::Deciding;
 use crate::guest::{Churn, ENDLESS, Exit, Messages, RtTask, Smp, TIMER, Threads, Vcpu};
 use crate::outcome::Counters;
-use crate::powering::Powering;
+use crate::powering::{Powering, RT_GUEST, SMP_GUEST};
 use crate::random::Random;
 use crate::setup::{Setup, Storm, Workload};
 use spumone_config::roles::{self, Member, changes_cores};
@@ -109,6 +109,7 @@ impl World {
         let mut vcpus = [None; MAX_VCPUS];
         for (id, vcpu) in (0..count as u8).map(VcpuId).zip(&mut vcpus) {
             *vcpu = Some(VcpuFacts {
+                guest: if id == RT { RT_GUEST } else { SMP_GUEST },
                 band: band(id),
                 home: home(id, setup.guest_cores),
                 cores: match id {

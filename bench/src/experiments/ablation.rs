@@ -77,7 +77,7 @@ const ABOUT: About = About {
         gets no grace. A vCPU that the real-time guest preempts is kept for a while before it is parked and other cores are \
         notified (`patience`). A core that has an interrupt for a sleeping vCPU whose host core runs a higher band pulls \
         that vCPU (`ipi-pull`). A vCPU for which an interrupt has come runs before its turn (`out-of-turn`). While a vCPU that was in its kernel waits for its turn, \
-        a vCPU of its priority has a short one, and a longer one the next time (`short-turns`). What does Linux lose when one of these is turned off, and what does the real-time guest \
+        a vCPU of its guest has a short one, and a longer one the next time (`short-turns`). What does Linux lose when one of these is turned off, and what does the real-time guest \
         gain?",
     defaults: Defaults::THROUGHPUT,
 };

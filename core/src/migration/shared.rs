@@ -6,7 +6,7 @@ use super::presence::Presence;
 use super::slot::{Parked, ParkingSlot};
 use crate::schedule::{Band, Level};
 use crate::sets::CoreSet;
-use spumone_config::types::{MAX_PCPUS, MAX_VCPUS, PcpuId, VcpuId};
+use spumone_config::types::{GuestId, MAX_PCPUS, MAX_VCPUS, PcpuId, VcpuId};
 
 /// What the cores of a system are for, as the image says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,6 +24,8 @@ pub struct Roles {
 /// What is constant of a vCPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VcpuFacts {
+    /// Its guest.
+    pub guest: GuestId,
     /// Its band.
     pub band: Band,
     /// Its home core.

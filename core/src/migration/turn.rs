@@ -6,8 +6,8 @@ use super::slot::{Parked, ParkedState};
 use crate::schedule::Ticks;
 use spumone_config::types::MAX_PCPUS;
 
-/// When the turn of the running vCPU ends for another one of its band that waits here; [`Ticks::NEVER`]: none waits. It ends before the time slice does if one that
-/// waits is wanted.
+/// When the turn of the running vCPU ends for another one of its band that waits here; [`Ticks::NEVER`]: none waits. It ends before the time slice does if one of its
+/// guest that waits is wanted.
 pub(super) fn turn_end<P: Platform>(state: &State<P>, platform: &P) -> Ticks {
     let waits = state.scheduler.time_slice().filter(|it| it.same_band_waits);
     let Some(slice) = waits else {
@@ -21,15 +21,18 @@ pub(super) fn turn_end<P: Platform>(state: &State<P>, platform: &P) -> Ticks {
     }
 }
 
-/// Whether a wanted vCPU waits for its turn here.
+/// Whether a wanted vCPU of the running one's guest waits for its turn here. One of another guest shares no lock with it, and would only get more of the core.
 fn wanted_waits<P: Platform>(state: &State<P>, platform: &P) -> bool {
+    let shared = platform.shared();
+    let guest_of = |id| shared.vcpu(id).map(|it| it.guest);
+    let guest = state.scheduler.current().and_then(guest_of);
     let wanted = Parked {
         host: state.core,
         state: ParkedState::Wanted,
     };
     let mut first = state.scheduler.waiting().take(MAX_PCPUS);
     // At most 8 times: those that wait longest.
-    first.any(|id| platform.shared().slot(id).parked() == Some(wanted))
+    first.any(|id| shared.slot(id).parked() == Some(wanted) && guest_of(id) == guest)
 }
 
 /// A vCPU that has lost the core was parked after the decision: if it is wanted, the turn of the one that runs ends sooner.

@@ -50,7 +50,7 @@ use explore::explore;
 use lives::Life;
 use promises::Seen;
 use spumone_config::packed::{self, Without};
-use spumone_config::types::{MAX_VCPUS, PcpuId, VcpuId};
+use spumone_config::types::{GuestId, MAX_VCPUS, PcpuId, VcpuId};
 use state::SharedSnapshot;
 use std::vec::Vec;
 
@@ -246,6 +246,7 @@ impl System {
         for core in 0..CORES as u8 {
             let (vcpu, rt) = (usize::from(core), rt_of(core).index());
             vcpus[vcpu] = Some(VcpuFacts {
+                guest: GuestId(0),
                 band: self.band(VcpuId(core)),
                 home: PcpuId(core),
                 cores: CoreSet::from_bits((1 << CORES) - 1),
@@ -256,6 +257,7 @@ impl System {
                 },
             });
             vcpus[rt] = Some(VcpuFacts {
+                guest: GuestId(1 + core),
                 band: HIGH,
                 home: PcpuId(core),
                 cores: CoreSet::of(PcpuId(core)),

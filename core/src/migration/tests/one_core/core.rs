@@ -13,7 +13,7 @@ use crate::sets::{CoreSet, VcpuSet};
 use crate::vgic::Doorbell;
 use spumone_config::gic::VIRTUAL_TIMER;
 use spumone_config::packed::{self, Without};
-use spumone_config::types::{MAX_VCPUS, PcpuId, VcpuId};
+use spumone_config::types::{GuestId, MAX_VCPUS, PcpuId, VcpuId};
 use std::vec::Vec;
 
 /// Core [`OWN`]. vCPU n has band `bands[n]`.
@@ -89,6 +89,7 @@ impl Core {
         let policy = Policy::new(named, FREQUENCY_HZ);
         let moves_vcpus = named.moves_vcpus();
         let facts = |(id, &band): (usize, &Band)| VcpuFacts {
+            guest: GuestId(band.index() as u8),
             band,
             home: PcpuId((id % CORES) as u8),
             cores: CoreSet::from_bits((1 << CORES) - 1),
