@@ -156,7 +156,7 @@ impl MemoryRange {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Roles {
     /// The core that serves the console. Among the cores that stay on, it is the core whose vCPUs have the lowest bands; of several such cores,
-    /// the one with the highest number.
+    /// the core with the highest number.
     pub console_core: PcpuId,
     /// Cores off which kernels of guests that migrate are kept, because they are the home of a vCPU of a higher band.
     pub kernel_free: u32,

@@ -42,7 +42,7 @@ struct Case {
     modes: bool,
 }
 
-/// The policies of a plan, and the one that `[power]` needs once more, if it is among them.
+/// A row for each policy of a plan. If the policy that `[power]` needs is among them, it has a second row, in which the mode changes.
 fn cases(plan: &Plan) -> Vec<Case> {
     let case = |policy: &String, modes| Case {
         policy: policy.clone(),

@@ -95,7 +95,8 @@ pub(super) fn fetch<P: Platform>(state: &mut State<P>, platform: &mut P, now: Ti
     fetched
 }
 
-/// The running vCPU gets all of its grace again, unless it is in its grace, and another vCPU of its band still waits for the core or is to run out of turn.
+/// The running vCPU gets all of its grace again; not while it is in its grace and another vCPU of its band still waits for its turn, nor if a vCPU is to run out of
+/// turn.
 #[inline(always)]
 fn renew_grace<P: Platform>(state: &mut State<P>, platform: &mut P) {
     let is_in_grace = state.scheduler.is_extended() && state.scheduler.same_band_waits();

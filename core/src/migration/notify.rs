@@ -269,8 +269,8 @@ fn notify_again<P: Platform>(state: &mut State<P>, platform: &mut P, now: Ticks)
     };
 }
 
-/// Of the vCPUs that are parked here, one of the highest band that has waited, while this core has run a higher band, for so long that another core should have taken it since it was
-/// notified; and when the core is to look again.
+/// A vCPU that is parked here and has waited, while this core has run a higher band, for so long that another core should have taken it since that was
+/// notified: one of the highest band, if there are several. Also, when the core is to look again.
 fn waiting_here<P: Platform>(
     state: &State<P>,
     platform: &P,

@@ -6,8 +6,8 @@ use super::slot::{Parked, ParkedState};
 use crate::schedule::Ticks;
 use spumone_config::types::MAX_PCPUS;
 
-/// When the turn of the running vCPU ends for another one of its band that waits here; [`Ticks::NEVER`]: none waits. It ends before the time slice does if one of its
-/// guest that waits is wanted.
+/// When the turn of the running vCPU ends, because another vCPU of its band waits for its turn here; [`Ticks::NEVER`]: no vCPU waits. The turn ends before the
+/// time slice if a vCPU of the same guest waits that is wanted.
 pub(super) fn turn_end<P: Platform>(state: &State<P>, platform: &P) -> Ticks {
     let waits = state.scheduler.time_slice().filter(|it| it.same_band_waits);
     let Some(slice) = waits else {
@@ -21,7 +21,8 @@ pub(super) fn turn_end<P: Platform>(state: &State<P>, platform: &P) -> Ticks {
     }
 }
 
-/// Whether a wanted vCPU of the running one's guest waits for its turn here. One of another guest shares no lock with it, and would only get more of the core.
+/// Whether a wanted vCPU of the running vCPU's guest waits for its turn here. A vCPU of another guest shares no lock with the running vCPU, and would only get
+/// more of the core.
 fn wanted_waits<P: Platform>(state: &State<P>, platform: &P) -> bool {
     let shared = platform.shared();
     let guest_of = |id| shared.vcpu(id).map(|it| it.guest);
@@ -35,7 +36,7 @@ fn wanted_waits<P: Platform>(state: &State<P>, platform: &P) -> bool {
     first.any(|id| shared.slot(id).parked() == Some(wanted) && guest_of(id) == guest)
 }
 
-/// A vCPU that has lost the core was parked after the decision: if it is wanted, the turn of the one that runs ends sooner.
+/// This core has parked a vCPU after the decision by which that vCPU lost the core. If the parked vCPU is wanted, the turn of the running vCPU ends sooner.
 #[inline(always)]
 pub(super) fn arm_short_turn<P: Platform>(state: &mut State<P>, platform: &P) {
     if state.rules.short_turn.is_some() && state.scheduler.same_band_waits() {

@@ -21,7 +21,7 @@ pub(super) struct Waiting {
     /// When the core looks at them next; [`Ticks::NEVER`]: none waits, or no core can come on.
     pub(super) look_at: Ticks,
     /// The vCPUs that waited after the last decision.
-    since: VcpuSet,
+    before: VcpuSet,
     /// How many waited at the last look.
     waited: u32,
     /// For how many of those a core was called.
@@ -40,7 +40,7 @@ impl Waiting {
     pub(super) const fn new(frequency_hz: u32) -> Self {
         Self {
             look_at: Ticks::NEVER,
-            since: VcpuSet::EMPTY,
+            before: VcpuSet::EMPTY,
             waited: 0,
             called: 0,
             called_at: Ticks(0),
@@ -58,8 +58,8 @@ impl Waiting {
             on.insert(id);
         }
         // Otherwise, those that waited have all been taken by other cores meanwhile.
-        let goes_on = self.look_at != Ticks::NEVER && !(self.since & on).is_empty();
-        self.since = waiting;
+        let goes_on = self.look_at != Ticks::NEVER && !(self.before & on).is_empty();
+        self.before = waiting;
         let count = waiting.count();
         if !goes_on {
             (self.waited, self.called) = (count, 0);

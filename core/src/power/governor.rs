@@ -52,6 +52,12 @@ impl Fill {
     }
 }
 
+/// How full cores may be in a mode in which they go off, in percent of the time that vCPUs that stay there leave: if the cores that are on are fuller, another
+/// one comes on. For measurements.
+pub const fn full_percent(mode: PowerMode) -> u32 {
+    Fill::of(mode).on
+}
+
 /// How far a decision is.
 #[derive(Debug)]
 enum Phase {

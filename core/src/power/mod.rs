@@ -37,7 +37,7 @@ mod loom_tests;
 mod tests;
 
 pub use call::call;
-pub use governor::{Governor, Step};
+pub use governor::{Governor, Step, full_percent};
 pub use loads::{Loads, Movers};
 pub use request::Request;
 pub use supply::Supply;

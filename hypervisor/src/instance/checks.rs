@@ -173,7 +173,7 @@ impl Instance {
     #[inline(never)]
     fn has_changed(&mut self, id: GuestId, life: Generation, number: u32) {
         let guest = self.platform.machine.guest(id);
-        if self.begin_stop(id, life, StopReason::Tampered).is_none() {
+        if !self.begin_stop(id, life, StopReason::Tampered) {
             return;
         }
         self.send_stop(id, guest.cores());

@@ -111,30 +111,32 @@ impl Instance {
         }
     }
 
-    /// Begins to stop a guest, if this is still its life and it runs. Returns whether this core has begun it, and must send the messages
-    /// about it; the number is that of the life.
+    /// Begins to stop a guest, if this is still its life and it runs. Returns whether this core has begun it, and must [tell](Self::send_stop) the guest's
+    /// other cores.
     pub(super) fn begin_stop(
         &mut self,
         guest: GuestId,
         life: Generation,
         reason: StopReason,
-    ) -> Option<Generation> {
+    ) -> bool {
         let machine = self.platform.machine;
-        let life = machine.guest(guest).lifecycle.begin_stop(life, reason)?;
-        machine.health.note(End {
-            at: timers::now(),
-            guest,
-            life,
-            reason,
-        });
-        Some(life)
+        let begins = machine.guest(guest).lifecycle.begin_stop(life, reason);
+        if begins.is_some() {
+            machine.health.note(End {
+                at: timers::now(),
+                guest,
+                life,
+                reason,
+            });
+        }
+        begins.is_some()
     }
 
     /// Stops a guest on all its cores, unless it is being stopped already.
     pub(super) fn stop_guest(&mut self, guest_id: GuestId, reason: StopReason) {
         let guest = self.platform.machine.guest(guest_id);
         let life = guest.lifecycle.now().1;
-        let Some(generation) = self.begin_stop(guest_id, life, reason) else {
+        if !self.begin_stop(guest_id, life, reason) {
             // Another core stops the guest, and its message has not been read here yet. The vCPU that caused this call
             // must not run until then.
             // At most 8 times: vCPUs of the guest.
@@ -145,10 +147,10 @@ impl Instance {
                 self.state.stop(id);
             }
             return;
-        };
+        }
         let this_core = 1 << self.platform.core.0;
         self.send_stop(guest_id, guest.cores() & !this_core);
-        self.order_stop(guest_id, generation);
+        self.order_stop(guest_id, life);
     }
 
     /// Orders that this core stops its vCPUs of the guest, if that life of the guest is being stopped. None of them is entered before
@@ -235,10 +237,7 @@ impl Instance {
         let (phase, life) = guest.lifecycle.now();
         if guest.lifecycle.begin_restore() {
             self.send_restart(guest_id);
-        } else if self
-            .begin_stop(guest_id, life, StopReason::Operator)
-            .is_some()
-        {
+        } else if self.begin_stop(guest_id, life, StopReason::Operator) {
             self.send_stop(guest_id, guest.cores());
         }
         phase

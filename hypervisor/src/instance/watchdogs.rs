@@ -32,7 +32,7 @@ impl Instance {
         };
         if left.0 > 0 {
             self.platform.looks.found(now, left);
-        } else if self.begin_stop(id, life, StopReason::Watchdog).is_some() {
+        } else if self.begin_stop(id, life, StopReason::Watchdog) {
             // This core, too, stops its vCPUs when its mail arrives.
             self.send_stop(id, guest.cores());
         }

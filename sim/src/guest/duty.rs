@@ -39,7 +39,7 @@ pub struct Threads {
 
 #[derive(Debug)]
 struct Thread {
-    /// The next piece, or the one that is being done.
+    /// The number of the piece that the thread does, or does next.
     piece: u64,
     due: Ticks,
     /// Instructions left of the piece that is being done; 0: the thread sleeps.

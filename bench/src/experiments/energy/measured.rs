@@ -6,13 +6,12 @@ use super::runs::{CORES, Case, Kind, Load, PERFORMANCE};
 use crate::clock::MARK_BEGIN;
 use crate::results::{Outcome, Results};
 use crate::stats::{Mean, Spread};
+use spumone_config::packed::PowerMode;
+use spumone_core::power::full_percent;
 
 /// In microseconds: what it costs to turn a core off and on, as the board file says.
 pub(super) const OFF_US: u32 = 5;
 pub(super) const ON_US: u32 = 5;
-/// How full cores may be before the governor brings one back, of the time that the real-time guest leaves, by mode
-/// (`core/src/power/governor.rs`).
-const FULL: [(&str, f64); 2] = [("balanced", 0.8), ("saving", 0.95)];
 const NS_PER_SECOND: f64 = 1e9;
 const NS_PER_US: f64 = 1000.0;
 const US_PER_MS: f64 = 1000.0;
@@ -233,7 +232,12 @@ pub(super) fn least_of(results: &Results, case: Case) -> Option<u32> {
 
 /// How full cores may be in a mode, as a share of the time that the real-time guest leaves; `None`: all cores are on in this mode.
 pub fn full(mode: &str) -> Option<f64> {
-    FULL.iter().find(|it| it.0 == mode).map(|it| it.1)
+    let mode = match mode {
+        "balanced" => PowerMode::Balanced,
+        "saving" => PowerMode::Saving,
+        _ => return None,
+    };
+    Some(f64::from(full_percent(mode)) / 100.0)
 }
 
 #[cfg(test)]

@@ -26,7 +26,7 @@ const SETTER: [u32; 4] = [3, 0, 1, 2];
 /// periods.
 const ROOM: f64 = 1.5;
 
-/// The run: the real-time guest and the one that sets the modes run for as long as Linux needs, and longer.
+/// The run. The real-time guest, and the guest that sets the modes, run for longer than Linux.
 pub(super) fn run(plan: &Plan, label: String, bursts: Bursts, linux: Linux, seconds: f64) -> Run {
     let Bursts { load, ms } = bursts;
     let seconds = ROOM * (plan.boot_seconds() + seconds);
@@ -61,8 +61,8 @@ pub(super) fn run(plan: &Plan, label: String, bursts: Bursts, linux: Linux, seco
 
 pub(super) fn method() -> String {
     format!(
-        "Power modes change: a further guest of Linux's priority, whose vCPU may use all cores, sets the mode of `[power]` to another one every {BETWEEN_MS} ms, \
-         by a pseudorandom choice. It and the real-time guest run for longer than Linux; then the real-time guest says how many of its periods were lost or \
+        "Power modes change: a further guest of Linux's priority, whose vCPU may use all cores, changes the mode of `[power]` every {BETWEEN_MS} ms, \
+         by a pseudorandom choice. This guest and the real-time guest run for longer than Linux; then the real-time guest says how many of its periods were lost or \
          late. Marks of the clock say when the mode was set, when a core went off and came back, and when the firmware turned one off and on."
     )
 }
