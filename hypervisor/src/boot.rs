@@ -9,7 +9,7 @@ use crate::console::{self, say};
 use crate::cpu::{self, Vttbr};
 use crate::entropy::Entropy;
 use crate::epitaph::{self, fatal};
-use crate::gic::{Gic, private_interrupts};
+use crate::gic::Gic;
 use crate::guest::{Guest, Owner, Tables};
 use crate::hardware::{self, bundle_start, per_machine, place};
 use crate::hash::hash;
@@ -31,7 +31,7 @@ use spumone_config::packed::{
     self, DESCRIPTION_ROOM, Mapping, MemoryRange, Part, Stage2, System, WakeEarly,
 };
 use spumone_config::types::{MAX_GUESTS, MAX_PCPUS, MAX_VCPUS};
-use spumone_config::{GuestId, IntId, PcpuId, PhysAddr};
+use spumone_config::{GuestId, PcpuId, PhysAddr};
 use spumone_core::health::HealthLog;
 use spumone_core::link::{Gpio, Signal};
 use spumone_core::load::{Claims, Phases};
@@ -357,9 +357,8 @@ fn place_vcpus(machine: &'static Machine) -> [Tokens; MAX_PCPUS] {
 }
 
 fn set_up_gic(machine: &Machine, system: &System) {
-    let private: Vec<(IntId, u8), 16> = private_interrupts().collect();
     let cores = machine.cores.len();
-    if let Err(error) = machine.gic.set_up(cores, &private, &system.spis) {
+    if let Err(error) = machine.gic.set_up(cores, &system.spis) {
         fatal!("the GIC is not what the board file says: {error}");
     }
     let console = machine.board.uart.interrupt;

@@ -11,7 +11,9 @@ use spumone_config::gic::{
 };
 use spumone_config::packed::{Board, Spi};
 use spumone_config::{IntId, PcpuId, PhysAddr};
-use spumone_core::schedule::{ALARM_PRIORITY, Band, OWN_PRIORITY, band_priority, kick_sgi};
+use spumone_core::schedule::{
+    ALARM_PRIORITY, Band, GicPriority, OWN_PRIORITY, band_priority, kick_sgi,
+};
 
 /// EL2's alarm: the physical timer of EL2.
 pub const ALARM: IntId = HYPERVISOR_TIMER;
@@ -32,21 +34,40 @@ mod offset {
     pub const IROUTER: u64 = 0x6000;
 }
 
+/// How many SGIs and PPIs are in use: an SGI for each band, and four PPIs.
+const PRIVATE_COUNT: usize = Band::COUNT + 4;
+
 /// The SGIs and PPIs in use, with their priorities.
-pub fn private_interrupts() -> impl Iterator<Item = (IntId, u8)> {
-    let kicks = (0..Band::COUNT as u8).filter_map(Band::new);
-    let kicks = kicks.map(|band| (kick_sgi(band), band_priority(band)));
-    let others = [
-        (ALARM, ALARM_PRIORITY),
-        (MAINTENANCE, OWN_PRIORITY),
-        (VIRTUAL_TIMER, OWN_PRIORITY),
-        (PHYSICAL_TIMER, OWN_PRIORITY),
-    ];
-    // At most 12 times: 8 bands, and these.
-    kicks
-        .chain(others)
-        .map(|(interrupt, priority)| (interrupt, priority.0))
-}
+pub const PRIVATE_INTERRUPTS: [(IntId, GicPriority); PRIVATE_COUNT] = {
+    let mut all = [(MAINTENANCE, OWN_PRIORITY); PRIVATE_COUNT];
+    let mut index = 0;
+    // At most 8 times: bands.
+    while let Some(band) = Band::new(index as u8) {
+        all[index] = (kick_sgi(band), band_priority(band));
+        index += 1;
+    }
+    all[index] = (ALARM, ALARM_PRIORITY);
+    all[index + 1] = (VIRTUAL_TIMER, OWN_PRIORITY);
+    all[index + 2] = (PHYSICAL_TIMER, OWN_PRIORITY);
+    all
+};
+
+/// What a redistributor is set to: `GICR_ISENABLER0`, and the words of `GICR_IPRIORITYR`.
+const PRIVATE_REGISTERS: (u32, [u32; 8]) = {
+    let mut used = 0;
+    let mut priorities = [0xFFFF_FFFF; 8];
+    let mut index = 0;
+    // At most 12 times: SGIs and PPIs in use.
+    while index < PRIVATE_COUNT {
+        let (interrupt, priority) = PRIVATE_INTERRUPTS[index];
+        let shift = 8 * (interrupt.index() % 4);
+        let word = &mut priorities[interrupt.index() / 4];
+        *word = *word & !(0xFF << shift) | (priority.0 as u32) << shift;
+        used |= 1 << interrupt.0;
+        index += 1;
+    }
+    (used, priorities)
+};
 
 /// The interrupt controller. Contains addresses only. Each operation writes a set or clear register,
 /// where zeros have no effect, so cores need no lock.
@@ -66,14 +87,7 @@ impl Gic {
     }
 
     /// Initializes distributor and redistributors. Boot core, once, before any other core runs.
-    ///
-    /// `private_priorities` holds (interrupt, priority) of the SGIs and PPIs in use.
-    pub fn set_up(
-        &self,
-        cores: usize,
-        private_priorities: &[(IntId, u8)],
-        spis: &[Spi],
-    ) -> Result<(), GicError> {
+    pub fn set_up(&self, cores: usize, spis: &[Spi]) -> Result<(), GicError> {
         // SAFETY: the board file names the GIC's frames, EL2's stage 1 maps them as device
         // memory, and no other core runs.
         unsafe {
@@ -81,7 +95,7 @@ impl Gic {
                 self.distributor,
                 self.redistributor,
                 cores,
-                private_priorities,
+                &PRIVATE_INTERRUPTS.map(|(interrupt, priority)| (interrupt, priority.0)),
                 spis,
             )
         }
@@ -98,16 +112,7 @@ impl Gic {
         let own = self.redistributor.0 + REDISTRIBUTOR_SIZE * core.index() as u64;
         let waker = PhysAddr(own + offset::WAKER);
         let frame = own + SGI_FRAME;
-        let mut used = 0;
-        let mut priorities = [0xFFFF_FFFF; 8];
-        // At most 12 times: SGIs and PPIs in use.
-        for (interrupt, priority) in private_interrupts() {
-            let shift = 8 * (interrupt.index() % 4);
-            if let Some(word) = priorities.get_mut(interrupt.index() / 4) {
-                *word = *word & !(0xFF << shift) | u32::from(priority) << shift;
-            }
-            used |= 1 << interrupt.0;
-        }
+        let (used, priorities) = PRIVATE_REGISTERS;
         // SAFETY: registers of the core's own redistributor, mapped as device memory.
         unsafe {
             write_u32(waker, read_u32(waker) & !SLEEPS);

@@ -100,7 +100,7 @@ fn leaders(program: &Program, range: &Range<u64>) -> BTreeSet<u64> {
         };
         match flow(word, address) {
             Flow::Next => continue,
-            Flow::Branch(to) | Flow::Conditional(to) if range.contains(&to) => {
+            Flow::Branch(to) | Flow::Conditional(to) | Flow::Call(to) if range.contains(&to) => {
                 leaders.insert(to);
             }
             _ => {}
@@ -293,6 +293,12 @@ impl<'a> Builder<'a> {
                     values.branch(word, false);
                     self.go(after, &values, &mut next);
                     address = after;
+                    break End::Flow;
+                }
+                // A call into its own function goes on there: `guest_exit` (hypervisor/src/hardware/guest.rs) makes one for its effect on predictions.
+                Flow::Call(to) if self.range.contains(&to) && to != self.range.start => {
+                    address = after;
+                    self.go(to, &values, &mut next);
                     break End::Flow;
                 }
                 Flow::Call(to) => {
