@@ -44,13 +44,9 @@ fn hangs(boot: Boot, hung: Guest, lives: usize, (other, result): (&str, &str)) -
     machine.type_keys(&format!("{ESCAPE}xx"));
     drop(console);
     let console = machine.finish();
-    let petted = console
-        .lines("hung")
-        .filter_map(|line| line.strip_prefix("watchdog-petted us="));
-    let petted: Vec<u64> = petted.filter_map(|us| us.parse().ok()).collect();
     let ends = ends(&console, "hung");
     console.demand(ends.len() >= lives, "too few lives have ended");
-    for (&petted, &(life, ended)) in petted.iter().zip(&ends) {
+    for (petted, &(life, ended)) in petted(&console).into_iter().zip(&ends) {
         let took = ended - petted;
         // The guest reads the counter after its call.
         let is_in_time = (SECOND_US - LATE_US..SECOND_US + LATE_US).contains(&took);
@@ -79,6 +75,18 @@ fn a_real_time_guest_that_hangs_starts_again_beside_another_guest() {
         .exact()
         .guest(probe("good", "suite=watch ms=2000 seed=4", &[1, 0]).priority(100));
     let hung = probe("hung", "suite=watchdog timeout=1", &[0]).priority(200);
+    let console = hangs(boot, hung, 2, ("good", "probe-result"));
+    console.probe_has_passed("good");
+}
+
+#[test]
+fn freertos_that_hangs_starts_again_beside_another_guest() {
+    let boot = Boot::new("freertos_that_hangs_starts_again_beside_another_guest")
+        .policy("steal")
+        .cores(2)
+        .exact()
+        .guest(probe("good", "suite=watch ms=2500 seed=4", &[1, 0]).priority(100));
+    let hung = rt("period=1ms load=10% duration=0 watchdog=1s hang=50ms").priority(200);
     let console = hangs(boot, hung, 2, ("good", "probe-result"));
     console.probe_has_passed("good");
 }
@@ -187,27 +195,73 @@ fn linux_counts_stolen_time() {
     );
 }
 
+/// So many lives in a row. With time counted in instructions, on one thread of the host: a core that sleeps takes none of its time.
+const LIVES: usize = 1_000;
+const COUNTED: [&str; 2] = ["-icount", "shift=2,sleep=off"];
+
 #[test]
 #[ignore = "long"]
 fn a_guest_starts_again_a_thousand_times_in_a_row() {
     let boot = Boot::new("a_guest_starts_again_a_thousand_times_in_a_row")
         .policy("steal")
         .cores(2)
-        .exact()
-        .limit(7200)
-        .guest(rt("period=10ms load=1% duration=900s"));
+        .qemu(COUNTED)
+        .guest(rt("period=10ms load=1% duration=1000s"));
     let hung = probe("hung", "suite=watchdog timeout=1 hang=wfi", &[1, 0]).priority(100);
-    hangs_often(boot, hung);
+    hangs_often(boot, hung, ("rt", "rt-result")).rt_is_well("rt");
 }
 
-/// The health log has the last ends only: here all lives are counted by the lines about them.
-fn hangs_often(boot: Boot, hung: Guest) {
-    let mut machine = boot.guest(hung.watched("1s")).start();
-    let console = machine.wait_until("1000 lives", |console| {
+#[test]
+#[ignore = "long"]
+fn freertos_starts_again_a_thousand_times_in_a_row() {
+    let boot = Boot::new("freertos_starts_again_a_thousand_times_in_a_row")
+        .policy("steal")
+        .cores(2)
+        .qemu(COUNTED)
+        .guest(probe("good", "suite=watch ms=1000000 seed=4", &[1, 0]).priority(100));
+    let hung = rt("period=1ms duration=0 watchdog=1s hang=5ms").priority(200);
+    hangs_often(boot, hung, ("good", "probe-result")).probe_has_passed("good");
+}
+
+#[test]
+#[ignore = "long"]
+fn linux_starts_again_a_thousand_times_in_a_row() {
+    let boot = Boot::new("linux_starts_again_a_thousand_times_in_a_row")
+        .policy("steal")
+        .cores(2)
+        .memory_mib(1024)
+        .qemu(COUNTED)
+        .guest(rt("period=1ms load=10% duration=1000s"));
+    let hung = linux("hang", "seconds=0", &[1, 0]).initrd("initrd-share.cpio");
+    hangs_often(boot, hung, ("rt", "rt-result")).rt_is_well("rt");
+}
+
+/// Boots a guest that hangs in each of [`LIVES`] lives, until the other one has printed its result, too. The health log has the last ends only:
+/// for those before, the lives must be equally long.
+fn hangs_often(boot: Boot, hung: Guest, result: (&str, &str)) -> Console {
+    let mut machine = boot.guest(hung.named("hung").watched("1s")).start();
+    let console = machine.wait_until(&format!("{LIVES} lives"), |console| {
         console.expect_not("hung", "FAIL");
-        console.count("spumone", "guest hung restarts: its watchdog has expired") >= 1000
+        console.count("spumone", "guest hung restarts: its watchdog has expired") >= LIVES
     });
-    console.rt_is_well("rt");
+    let petted = petted(&console);
+    drop(console);
+    machine.wait_for(result.0, result.1);
+    machine.type_until(&format!("{ESCAPE}s"), "spumone", "of guest hung ended");
     machine.type_keys(&format!("{ESCAPE}xx"));
-    machine.finish().expect("spumone", "the machine goes off");
+    let console = machine.finish();
+    let between: Vec<u64> = petted.windows(2).map(|it| it[1] - it[0]).collect();
+    if let (Some(shortest), Some(longest)) = (between.iter().min(), between.iter().max()) {
+        println!("from one life to the next: {shortest} to {longest} us");
+        console.demand(*shortest >= SECOND_US, "a life has ended early");
+        console.demand(longest - shortest <= LATE_US, "a life has ended late");
+    }
+    console
+}
+
+/// When the watchdog was petted last in each life, in microseconds of the system counter.
+fn petted(console: &Console) -> Vec<u64> {
+    let lines = console.lines("hung");
+    let times = lines.filter_map(|line| line.strip_prefix("watchdog-petted us="));
+    times.filter_map(|us| us.parse().ok()).collect()
 }

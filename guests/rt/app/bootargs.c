@@ -18,13 +18,14 @@
 #define DURATION_MAX (1000000 * NS_PER_S)
 #define SAMPLES_MAX UINT64_C(1000000000)
 #define WARMUP_MAX SAMPLES_MAX
+#define HANG_MIN NS_PER_MS
 #define PREFIX_MIN 8
 #define PREFIX_MAX 30
 
-enum key { PERIOD, LOAD, TABLE, BURST, DURATION, SAMPLES, WARMUP, HISTOGRAM, LINK, NETWORK, END, KEYS };
+enum key { PERIOD, LOAD, TABLE, BURST, DURATION, SAMPLES, WARMUP, HISTOGRAM, LINK, NETWORK, WATCHDOG, HANG, END, KEYS };
 
-static const char *const names[KEYS] = {"period", "load",      "table", "burst",   "duration", "samples",
-                                        "warmup", "histogram", "link",  "network", "end"};
+static const char *const names[KEYS] = {"period", "load",      "table", "burst",   "duration", "samples", "warmup",
+                                        "histogram", "link",  "network", "watchdog", "hang",   "end"};
 
 static const char *const allowed[KEYS] = {
     "period is from 50us to 1s, a whole number with the unit ns, us, ms or s, as in period=1ms",
@@ -37,6 +38,8 @@ static const char *const allowed[KEYS] = {
     "histogram is on or off",
     "link is echo or off",
     "network is off, or an IPv4 address with the bits of its network, 8 to 30, as in network=10.9.0.1/24",
+    "watchdog is 0 (off) or from 1s to 1000000s, in whole seconds, as in watchdog=1s",
+    "hang is 0 (never) or from 1ms to 1000000s, a whole number with the unit ns, us, ms or s, as in hang=500ms",
     "end is off or reset",
 };
 
@@ -95,6 +98,21 @@ static bool parse_time(struct span span, uint64_t *ns) {
 
 static bool parse_time_within(struct span span, uint64_t min, uint64_t max, uint64_t *ns) {
     return parse_time(span, ns) && *ns >= min && *ns <= max;
+}
+
+/* A plain 0, or a time from `min` on. */
+static bool parse_time_or_never(struct span span, uint64_t min, uint64_t *ns) {
+    return parse_time_within(span, 0, DURATION_MAX, ns) && (*ns == 0 || *ns >= min);
+}
+
+static bool parse_watchdog(struct span span, uint32_t *seconds) {
+    uint64_t ns;
+
+    if (!parse_time_or_never(span, NS_PER_S, &ns) || ns % NS_PER_S != 0) {
+        return false;
+    }
+    *seconds = (uint32_t)(ns / NS_PER_S);
+    return true;
 }
 
 /* The unit % may be left out. */
@@ -187,6 +205,10 @@ static bool parse_value(enum key key, struct span value, struct parameters *para
         return parse_choice(value, "echo", "off", &parameters->echo);
     case NETWORK:
         return parse_network(value, &parameters->network, &parameters->network_prefix);
+    case WATCHDOG:
+        return parse_watchdog(value, &parameters->watchdog_s);
+    case HANG:
+        return parse_time_or_never(value, HANG_MIN, &parameters->hang_ns);
     case END:
         return parse_choice(value, "reset", "off", &parameters->restart);
     case KEYS:
@@ -259,7 +281,7 @@ bool bootargs_parse(const char *text, size_t length, struct parameters *paramete
         if (!split(word, &key, &value)) {
             return fail(error, word,
                         "the keys are period, load, table, burst, duration, samples, warmup, "
-                        "histogram, link, network and end, each followed by = and a value");
+                        "histogram, link, network, watchdog, hang and end, each followed by = and a value");
         }
         if (given[key].start != NULL) {
             return fail(error, word, "a key is allowed once");

@@ -28,6 +28,8 @@ struct parameters {
     bool echo;    /* the guest sends back what comes over its first memory link */
     uint32_t network;        /* IPv4 address on the first network card, its first byte uppermost; 0: no network */
     uint32_t network_prefix; /* bits of the address that are the network's */
+    uint32_t watchdog_s; /* timeout of the watchdog, in seconds; 0: it stays off */
+    uint64_t hang_ns;    /* after this time the guest hangs, with interrupts masked; 0: it does not */
     bool restart; /* at the end the guest restarts, instead of turning itself off */
 };
 

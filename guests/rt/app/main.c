@@ -22,6 +22,7 @@
 #include "periodic.h"
 #include "psci.h"
 #include "report.h"
+#include "smccc.h"
 #include "sysreg.h"
 #include "task.h"
 #include "timer.h"
@@ -51,7 +52,7 @@ static void read_conduit(const struct fdt *tree) {
         return;
     }
     if (length == 3 && memcmp(method, "smc", length) == 0) {
-        psci_set_conduit(PSCI_SMC);
+        smccc_set_conduit(SMCCC_SMC);
     }
 }
 

@@ -5,11 +5,14 @@
 
 #include "FreeRTOS.h"
 #include "burner.h"
+#include "console.h"
 #include "mark.h"
 #include "report.h"
+#include "sysreg.h"
 #include "task.h"
 #include "tasks.h"
 #include "timer.h"
+#include "watchdog.h"
 
 /*
  * How many releases the task may be behind. If the guest was kept from running, each due time that
@@ -27,6 +30,8 @@ static TaskHandle_t task;
 
 static uint64_t period_ns;
 static uint64_t warmup;
+static bool has_watchdog;
+static uint64_t periods_until_hang; /* 0: it does not hang */
 static uint64_t periods_wanted; /* with the warm-up; UINT64_MAX: for ever */
 
 /* Due times for which the timer interrupt has released a job. */
@@ -75,6 +80,17 @@ static void job(void) {
     }
 }
 
+/* Hangs as a driver with a defect does. The watchdog was petted at the time that is printed. */
+static __attribute__((noreturn)) void hang(void) {
+    mask_interrupts();
+    if (has_watchdog) {
+        watchdog_pet();
+    }
+    console_printf("watchdog-petted us=%lu\n", ticks_to_ns(timer_now(), timer_frequency()) / 1000);
+    for (;;) {
+    }
+}
+
 static void periodic(void *unused) {
     uint64_t report_every = REPORT_EVERY_NS / period_ns;
     uint64_t next_report = report_every;
@@ -86,10 +102,19 @@ static void periodic(void *unused) {
         while (backlog() > 0) {
             job();
         }
+        if (has_watchdog) {
+            watchdog_pet();
+        }
+        if (periods_until_hang != 0 && periods_done(&accounting) >= periods_until_hang) {
+            hang();
+        }
         if (periods_wanted == UINT64_MAX && periods_done(&accounting) >= next_report) {
             next_report += report_every;
             report_request(REPORT_INTERIM);
         }
+    }
+    if (has_watchdog) {
+        watchdog_stop();
     }
     timer_stop(TIMER_RELEASE);
     timer_stop(TIMER_BURST);
@@ -102,6 +127,14 @@ void periodic_create(const struct parameters *parameters) {
     period_ns = parameters->period_ns;
     warmup = parameters->warmup;
     periods_wanted = parameters->periods != 0 ? warmup + parameters->periods : UINT64_MAX;
+    has_watchdog = parameters->watchdog_s != 0;
+    if (has_watchdog) {
+        watchdog_start(parameters->watchdog_s);
+    }
+    if (parameters->hang_ns != 0) {
+        /* At least one. */
+        periods_until_hang = (parameters->hang_ns + period_ns - 1) / period_ns;
+    }
     timer_configure(TIMER_RELEASE, period_ns, release);
     task = xTaskCreateStatic(periodic, "periodic", configMINIMAL_STACK_SIZE, NULL,
                              PRIORITY_PERIODIC, stack, &task_memory);

@@ -7,6 +7,7 @@
 #include "duechain.h"
 #include "periodic.h"
 #include "psci.h"
+#include "smccc.h"
 #include "task.h"
 #include "tasks.h"
 #include "timer.h"
@@ -47,7 +48,7 @@ void report_banner(const struct parameters *p, uint64_t entry_level, const char 
                    uint64_t tree_address) {
     console_printf("\nSpumone real-time guest on FreeRTOS %s\n", tskKERNEL_VERSION_NUMBER);
     console_printf("entered at EL%lu, PSCI by %s, counter %lu Hz, device tree %s", entry_level,
-                   psci_conduit_name(), timer_frequency(), tree_origin);
+                   smccc_conduit_name(), timer_frequency(), tree_origin);
     if (tree_address != 0) {
         console_printf(" 0x%lx", tree_address);
     }

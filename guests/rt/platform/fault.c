@@ -5,10 +5,6 @@
 #include "psci.h"
 #include "sysreg.h"
 
-static void mask_interrupts(void) {
-    __asm__ volatile("msr daifset, #15" : : : "memory");
-}
-
 void fault_report(uint64_t vector, uint64_t esr, uint64_t elr, uint64_t far) {
     static const char *const kinds[] = {"synchronous exception", "IRQ", "FIQ", "SError"};
 

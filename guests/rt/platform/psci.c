@@ -5,31 +5,17 @@
 
 #include "console.h"
 #include "mark.h"
+#include "smccc.h"
 #include "sysreg.h"
 
 #define PSCI_SYSTEM_OFF UINT64_C(0x84000008)   /* DEN0022, 5.9 */
 #define PSCI_SYSTEM_RESET UINT64_C(0x84000009) /* DEN0022, 5.10 */
 
-static enum psci_conduit conduit_in_use = PSCI_HVC;
-
-void psci_set_conduit(enum psci_conduit conduit) {
-    conduit_in_use = conduit;
-}
-
-const char *psci_conduit_name(void) {
-    return conduit_in_use == PSCI_SMC ? "smc" : "hvc";
-}
-
 /* Calls a function that does not return. */
 static __attribute__((noreturn)) void end(uint64_t number, const char *name) {
-    register uint64_t function __asm__("x0") = number;
+    uint64_t answer = smccc_call(number, 0, 0);
 
-    if (conduit_in_use == PSCI_SMC) {
-        __asm__ volatile("smc #0" : "+r"(function) : : "x1", "x2", "x3", "memory");
-    } else {
-        __asm__ volatile("hvc #0" : "+r"(function) : : "x1", "x2", "x3", "memory");
-    }
-    console_printf("rt-fault: PSCI %s by %s returned 0x%lx\n", name, psci_conduit_name(), function);
+    console_printf("rt-fault: PSCI %s by %s returned 0x%lx\n", name, smccc_conduit_name(), answer);
     for (;;) {
         wfi();
     }

@@ -27,6 +27,10 @@ static inline void dsb(void) {
     __asm__ volatile("dsb sy" : : : "memory");
 }
 
+static inline void mask_interrupts(void) {
+    __asm__ volatile("msr daifset, #15" : : : "memory");
+}
+
 static inline void wfi(void) {
     __asm__ volatile("wfi" : : : "memory");
 }

@@ -69,6 +69,8 @@ static void defaults(void) {
         CHECK(!p.restart);
         CHECK(!p.echo);
         CHECK_EQUAL(p.network, 0);
+        CHECK_EQUAL(p.watchdog_s, 0);
+        CHECK_EQUAL(p.hang_ns, 0);
     }
 }
 
@@ -91,6 +93,10 @@ static void values(void) {
     CHECK_EQUAL(accepted("table=1024KiB").table, 1048576);
     CHECK_EQUAL(accepted("  samples=7\n").periods, 7);
     CHECK_EQUAL(accepted("samples=1000000000").periods, 1000000000);
+    CHECK_EQUAL(accepted("watchdog=2s").watchdog_s, 2);
+    CHECK_EQUAL(accepted("watchdog=0").watchdog_s, 0);
+    CHECK_EQUAL(accepted("hang=500ms").hang_ns, 500000000);
+    CHECK_EQUAL(accepted("hang=0").hang_ns, 0);
     CHECK(accepted("end=reset").restart);
     CHECK(accepted("link=echo").echo);
     CHECK(!accepted("link=off").echo);
@@ -158,6 +164,9 @@ static void errors(void) {
     refused("histogram=", "histogram=", "on or off");
     refused("histogram=onn", "histogram=onn", "on or off");
     refused("end=", "end=", "off or reset");
+    refused("watchdog=1500ms", "watchdog=1500ms", "whole seconds");
+    refused("watchdog=1000001s", "watchdog=1000001s", "whole seconds");
+    refused("hang=999us", "hang=999us", "0 (never) or from 1ms");
     refused("link=on", "link=on", "echo or off");
     static const char *const networks[] = {
         "network=",            "network=on",          "network=10.9.0.1",    "network=10.9.0.1/",    "network=10.9.0.1/7",
