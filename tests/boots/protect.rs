@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Protected memory of guests: a device of another guest changes it by DMA, which nothing confines.
 
-use boot_tests::{Boot, Console, ESCAPE, Guest, probe, rt};
+use boot_tests::{Boot, Console, ESCAPE, Guest, linux, probe, rt};
 
 /// Where the attacked guest is on the machine, and where the other one is.
 const VICTIM: u64 = 0x4800_0000;
@@ -71,6 +71,31 @@ fn protect_freertos_is_healed_after_each_attack() {
         )
         .rt_is_well("rt")
         .probe_is_well("other")
+        .machine_ended();
+}
+
+/// Beside a Linux on the same cores, which boots and works meanwhile.
+#[test]
+fn protect_freertos_is_healed_beside_a_linux_that_works() {
+    let console = boot("protect_freertos_is_healed_beside_a_linux_that_works", 2)
+        .policy("steal")
+        .memory_mib(1024)
+        .limit(600)
+        .guest(
+            rt("period=1ms load=10% duration=1500ms")
+                .memory("4MiB")
+                .at(VICTIM)
+                .protected("50ms"),
+        )
+        .guest(attacker(21, 8, 400_000))
+        .guest(linux("hackbench", "-g,1,-l,200", &[0, 1]))
+        .run();
+    let [attacked, found] = pages(&console);
+    console
+        .demand(attacked.len() == 8, "eight attacks")
+        .demand(attacked == found, &format!("{attacked:x?}: {found:x?}"))
+        .rt_is_well("rt")
+        .linux_is_well("linux", "hackbench")
         .machine_ended();
 }
 
