@@ -144,6 +144,7 @@ add_share() {
     rm -r "$share/lib/modules"
     copy_modules "$1" "$2" "$share" "${MODULES[@]}" "${SHARE_MODULES[@]}"
     compile frames "$share"
+    compile lastpet "$share"
     compile sockets "$share"
     pack "$share" "$work/initrd-share.cpio"
     # mke2fs writes the files itself, so this needs no root; debugfs then has root own them, with a fixed time.

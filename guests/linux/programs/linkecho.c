@@ -23,6 +23,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "clock.h"
 #include "number.h"
 #include "spumone_link.h"
 
@@ -278,13 +279,6 @@ static void exchange_all(uint64_t count, uint32_t most, uint64_t ahead) {
     if (lost) {
         die("the peer has begun a new session");
     }
-}
-
-static uint64_t now_ns(void) {
-    struct timespec time;
-
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
 }
 
 int main(int argc, char **argv) {
