@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the sources of the project cannot say of the code of others: bounds of its loops, what indirect calls call, and which functions
-//! are not part of any stretch. One file names all (`foreign.toml`).
+//! What the sources of the project cannot say of the code of others: bounds of its loops, and which functions are not part of
+//! any stretch. One file names all (`foreign.toml`).
 
 use crate::problem::Problem;
 use serde::Deserialize;
@@ -15,9 +15,6 @@ pub struct Foreign {
     pub function: Vec<ForeignFunction>,
     /// Atomic operations that the compiler makes of exclusive loads and stores.
     pub exclusive: Exclusive,
-    /// Indirect calls.
-    #[serde(default)]
-    pub indirect: Vec<Indirect>,
     /// Functions that are executed at start or at death only.
     #[serde(default)]
     pub outside: Vec<Outside>,
@@ -52,18 +49,6 @@ pub struct Exclusive {
     pub why: String,
 }
 
-/// A function that calls what is in a register.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Indirect {
-    /// The function.
-    pub caller: String,
-    /// How the names end of all functions that it may call.
-    pub callees_end_with: Vec<String>,
-    /// Why.
-    pub why: String,
-}
-
 /// A function that is not part of any stretch.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -92,11 +77,6 @@ impl Foreign {
     /// What is said of the loops of a function.
     pub fn loops_of(&self, name: &str) -> Option<&ForeignFunction> {
         self.function.iter().find(|it| it.name == name)
-    }
-
-    /// What is said of the indirect calls of a function.
-    pub fn calls_of(&self, name: &str) -> Option<&Indirect> {
-        self.indirect.iter().find(|it| it.caller == name)
     }
 }
 

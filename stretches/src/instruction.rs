@@ -12,10 +12,10 @@ pub enum Flow {
     Conditional(u64),
     /// `BL`.
     Call(u64),
-    /// `BLR`: the function at the address in this register.
-    CallRegister(u8),
-    /// `BR`: the address in this register.
-    BranchRegister(u8),
+    /// `BLR`: a function at the address in a register.
+    CallRegister,
+    /// `BR`: the address in a register.
+    BranchRegister,
     /// `RET`.
     Return,
     /// `ERET`: a guest runs.
@@ -53,8 +53,8 @@ pub fn flow(word: u32, address: u64) -> Flow {
         _ => {}
     }
     match word & NOT_RN {
-        0xd61f_0000 => return Flow::BranchRegister(register(word)),
-        0xd63f_0000 => return Flow::CallRegister(register(word)),
+        0xd61f_0000 => return Flow::BranchRegister,
+        0xd63f_0000 => return Flow::CallRegister,
         0xd65f_0000 => return Flow::Return,
         _ => {}
     }
@@ -81,11 +81,6 @@ pub fn is_load_exclusive(word: u32) -> bool {
 pub fn is_store_exclusive(word: u32) -> bool {
     // Bit 23 is set in those of CAS and of ordinary acquire and release; bit 21 without bit 31 in CASP.
     word & 0x3fc0_0000 == 0x0800_0000
-}
-
-/// The register in bits 5 to 9.
-fn register(word: u32) -> u8 {
-    ((word >> 5) & 0x1f) as u8
 }
 
 /// The address that the signed field of `bits` bits from bit `first` names, in instructions from here.
@@ -133,8 +128,8 @@ mod tests {
             (0xb5ff_ffc3, Flow::Conditional(at - 8)),   // cbnz x3, .-8
             (0x3707_fa48, Flow::Conditional(at - 184)), // tbnz w8, #0, .-184
             (0xb600_0040, Flow::Conditional(at + 8)),   // tbz x0, #32, .+8
-            (0xd61f_0140, Flow::BranchRegister(10)),    // br x10
-            (0xd63f_02a0, Flow::CallRegister(21)),      // blr x21
+            (0xd61f_0140, Flow::BranchRegister),        // br x10
+            (0xd63f_02a0, Flow::CallRegister),          // blr x21
             (0xd65f_03c0, Flow::Return),                // ret
             (0xd69f_03e0, Flow::EnterGuest),            // eret
             (0xd503_207f, Flow::Sleep),                 // wfi

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Bounds, from the linked EL2 program, how many instructions EL2 executes at most between two looks for interrupts.
+//!
+//! It also checks that no path from the exit of a guest to the next entry has an indirect branch ([`analysis`]): a guest can train the core's
+//! predictions of those. Paths that lead only to the death of EL2, or to the machine being turned off, do not count.
 
 #![forbid(unsafe_code)]
 

@@ -22,6 +22,8 @@ use std::process::ExitCode;
 ///
 /// Reads the linked program, and the bounds of its loops from comments in the sources. Prints a table: where stretches begin, the
 /// longest of each, and which functions take most of it.
+///
+/// Fails if a path from the exit of a guest to the next entry has an indirect branch: a guest can train the core's prediction of it at EL2.
 #[derive(Parser)]
 struct Arguments {
     /// The EL2 program.

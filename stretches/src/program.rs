@@ -46,6 +46,7 @@ pub struct Program {
     pub functions: Vec<Function>,
     /// The vectors that guests enter EL2 by.
     pub vectors: Vec<FunctionId>,
+    /// Those of code: the address, and the bytes.
     sections: Vec<(u64, Vec<u8>)>,
     /// None in tests, which name the frames.
     names: Option<Loader>,
@@ -74,17 +75,9 @@ impl Program {
         let names = Loader::new(path).map_err(|error| broken(error.to_string()))?;
         let mut sections = Vec::new();
         let mut code = Vec::new();
-        for section in elf.sections() {
+        for section in elf.sections().filter(|it| it.kind() == SectionKind::Text) {
             let bytes = section.data().map_err(|error| broken(error.to_string()))?;
-            match section.kind() {
-                SectionKind::Text => {
-                    code.push(section.address()..section.address() + bytes.len() as u64)
-                }
-                SectionKind::ReadOnlyData | SectionKind::Data | SectionKind::ReadOnlyString => {}
-                // `.rodata` is writable in the image.
-                _ if section.name() == Ok(".rodata") => {}
-                _ => continue,
-            }
+            code.push(section.address()..section.address() + bytes.len() as u64);
             sections.push((section.address(), bytes.to_vec()));
         }
         let functions = functions(&elf, &code);
@@ -109,18 +102,13 @@ impl Program {
         })
     }
 
-    /// The bytes at an address.
-    pub fn bytes(&self, address: u64, length: u64) -> Option<&[u8]> {
-        self.sections.iter().find_map(|(start, bytes)| {
-            let first = usize::try_from(address.checked_sub(*start)?).ok()?;
-            bytes.get(first..first.checked_add(usize::try_from(length).ok()?)?)
-        })
-    }
-
     /// The instruction at an address.
     pub fn instruction(&self, address: u64) -> Option<u32> {
-        let bytes = self.bytes(address, SIZE)?;
-        Some(u32::from_le_bytes(bytes.try_into().ok()?))
+        let word = self.sections.iter().find_map(|(start, bytes)| {
+            let first = usize::try_from(address.checked_sub(*start)?).ok()?;
+            bytes.get(first..)?.first_chunk::<{ SIZE as usize }>()
+        })?;
+        Some(u32::from_le_bytes(*word))
     }
 
     /// The function that contains an address.
@@ -146,10 +134,10 @@ impl Program {
 
     /// An instruction of a function, for a message.
     pub fn place(&self, id: FunctionId, address: u64) -> String {
-        let name = &self.functions[id].name;
+        let place = format!("{} at {address:#x}", self.functions[id].name);
         match self.frames(address).first() {
-            Some(frame) => format!("{}:{} in {name}", frame.file, frame.line),
-            None => format!("{name} at {address:#x}"),
+            Some(frame) => format!("{place} ({}:{})", frame.file, frame.line),
+            None => place,
         }
     }
 
@@ -185,9 +173,9 @@ impl Program {
 
 #[cfg(test)]
 impl Program {
-    /// A program of functions, one after the other from [`Self::TEST_BASE`] on, and data behind them. The frames at each instruction: the
+    /// A program of functions, one after the other from [`Self::TEST_BASE`] on. The frames at each instruction: the
     /// function's own name, and line n + 1 of its own file for instruction n.
-    pub fn for_tests(functions: &[(&str, &str, &[u32])], data: &[u8]) -> Self {
+    pub fn for_tests(functions: &[(&str, &str, &[u32])]) -> Self {
         let mut program = Self {
             functions: Vec::new(),
             vectors: Vec::new(),
@@ -217,7 +205,6 @@ impl Program {
                 range,
             });
         }
-        bytes.extend(data);
         program.sections.push((Self::TEST_BASE, bytes));
         program
     }

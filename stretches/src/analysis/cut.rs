@@ -2,9 +2,8 @@
 //! What is part of no stretch, because it leads to the death of EL2 only.
 
 use super::Analysis;
-use crate::code::{Callees, Code, End};
+use crate::code::{Code, End};
 use crate::graph::NodeId;
-use crate::program::FunctionId;
 
 impl Analysis<'_> {
     /// Nothing follows an instruction of an inlined function that is not part of any stretch.
@@ -19,7 +18,7 @@ impl Analysis<'_> {
             }
         }
     }
-    /// Removes all from which neither a return nor a look is reached: what leads to the death of EL2 only.
+    /// Removes all from which neither a return, a look nor an indirect branch is reached: what leads to the death of EL2 only.
     pub(super) fn cut(&self, codes: &mut [Option<Code>]) {
         // Whether a function returns, and whether it comes to a look.
         let mut returns = vec![false; codes.len()];
@@ -28,20 +27,17 @@ impl Analysis<'_> {
             let mut changed = false;
             for (id, code) in codes.iter().enumerate() {
                 let Some(code) = code else { continue };
-                let (live, reached) = self.live(id, code, &returns, &looks);
+                let (live, reached) = live(code, &returns, &looks);
                 let is =
                     |end: &dyn Fn(&End) -> bool| code.ending(end).any(|it| live[it] && reached[it]);
-                let any = |callees: &Callees, of: &[bool]| {
-                    self.callees(id, callees).iter().any(|it| of[it.0])
-                };
                 let returns_now = is(&|it| match it {
-                    End::Return => true,
-                    End::TailCall(callees) => any(callees, &returns),
+                    End::Return | End::IndirectJump => true,
+                    End::TailCall((callee, _)) => returns[*callee],
                     _ => false,
                 });
                 let looks_now = is(&|it| match it {
                     End::Look | End::Sleep | End::EnterGuest => true,
-                    End::Call(callees) | End::TailCall(callees) => any(callees, &looks),
+                    End::Call((callee, _)) | End::TailCall((callee, _)) => looks[*callee],
                     _ => false,
                 });
                 changed |= returns_now != returns[id] || looks_now != looks[id];
@@ -52,9 +48,9 @@ impl Analysis<'_> {
                 break;
             }
         }
-        for (id, slot) in codes.iter_mut().enumerate() {
+        for slot in codes.iter_mut() {
             let Some(code) = slot else { continue };
-            let (live, reached) = self.live(id, code, &returns, &looks);
+            let (live, reached) = live(code, &returns, &looks);
             if !live.first().is_some_and(|it| *it) {
                 *slot = None;
                 continue;
@@ -64,54 +60,44 @@ impl Analysis<'_> {
             }
         }
     }
+}
 
-    /// For each node, whether a return or a look is reached from it, and whether it is reached itself.
-    fn live(
-        &self,
-        id: FunctionId,
-        code: &Code,
-        returns: &[bool],
-        looks: &[bool],
-    ) -> (Vec<bool>, Vec<bool>) {
-        let any =
-            |callees: &Callees, of: &[bool]| self.callees(id, callees).iter().any(|it| of[it.0]);
-        // Of an unknown call nothing is known, so that it is not cut but refused.
-        let unknown = |callees: &Callees| self.callees(id, callees).is_empty();
-        let passes = |node: NodeId| match &code.nodes[node].end {
-            End::Call(callees) => unknown(callees) || any(callees, returns),
-            _ => true,
-        };
-        let mut live: Vec<_> = code
-            .nodes
-            .iter()
-            .map(|node| match &node.end {
-                End::Look | End::Sleep | End::EnterGuest | End::Return => true,
-                End::Call(callees) => any(callees, looks),
-                End::TailCall(callees) => {
-                    unknown(callees) || any(callees, looks) || any(callees, returns)
-                }
-                End::Flow | End::Vector(_) => false,
-            })
-            .collect();
-        loop {
-            let mut changed = false;
-            for node in (0..live.len()).rev() {
-                if !live[node] && passes(node) && code.graph.0[node].iter().any(|&to| live[to]) {
-                    live[node] = true;
-                    changed = true;
-                }
-            }
-            if !changed {
-                break;
+/// For each node, whether a return, a look or an indirect branch is reached from it, and whether it is reached itself.
+fn live(code: &Code, returns: &[bool], looks: &[bool]) -> (Vec<bool>, Vec<bool>) {
+    let passes = |node: NodeId| match &code.nodes[node].end {
+        End::Call((callee, _)) => returns[*callee],
+        _ => true,
+    };
+    let mut live: Vec<_> = code
+        .nodes
+        .iter()
+        .map(|node| match &node.end {
+            End::Look | End::Sleep | End::EnterGuest | End::Return => true,
+            // Where it goes is not known, so that it is not cut but refused.
+            End::IndirectCall | End::IndirectJump => true,
+            End::Call((callee, _)) => looks[*callee],
+            End::TailCall((callee, _)) => looks[*callee] || returns[*callee],
+            End::Flow | End::Vector(_) => false,
+        })
+        .collect();
+    loop {
+        let mut changed = false;
+        for node in (0..live.len()).rev() {
+            if !live[node] && passes(node) && code.graph.0[node].iter().any(|&to| live[to]) {
+                live[node] = true;
+                changed = true;
             }
         }
-        let mut reached = vec![false; live.len()];
-        let mut todo = vec![0];
-        while let Some(node) = todo.pop() {
-            if live[node] && !std::mem::replace(&mut reached[node], true) && passes(node) {
-                todo.extend(&code.graph.0[node]);
-            }
+        if !changed {
+            break;
         }
-        (live, reached)
     }
+    let mut reached = vec![false; live.len()];
+    let mut todo = vec![0];
+    while let Some(node) = todo.pop() {
+        if live[node] && !std::mem::replace(&mut reached[node], true) && passes(node) {
+            todo.extend(&code.graph.0[node]);
+        }
+    }
+    (live, reached)
 }

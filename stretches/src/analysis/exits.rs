@@ -8,7 +8,7 @@ use crate::graph::NodeId;
 use crate::instruction::{Flow, SIZE, flow};
 use crate::longest::{Begun, Walk};
 use crate::program::{FunctionId, Program};
-use crate::values::{Value, Values};
+use crate::values::Values;
 use std::ops::Range;
 
 impl Analysis<'_> {
@@ -59,11 +59,11 @@ impl Analysis<'_> {
 }
 
 /// The register of a function's result.
-const RESULT: u8 = 0;
+const RESULT: u32 = 0;
 
 /// What the function that has entered a guest returns after an exit by this vector: the vector passes it on in x1.
 fn exit_kind(program: &Program, vector: FunctionId) -> Option<u64> {
-    const KIND: u8 = 1;
+    const KIND: u32 = 1;
     let range = &program.functions[vector].range;
     let mut values = Values::unknown();
     for address in range.clone().step_by(SIZE as usize) {
@@ -71,12 +71,9 @@ fn exit_kind(program: &Program, vector: FunctionId) -> Option<u64> {
         if flow(word, address) != Flow::Next {
             break;
         }
-        values.execute(word, address);
+        values.execute(word);
     }
-    match values.get(KIND) {
-        Value::Constant(kind) => Some(kind),
-        _ => None,
-    }
+    values.get(KIND)
 }
 
 /// The successors of a node that are possible with what is known of registers.
@@ -101,7 +98,7 @@ fn execute(program: &Program, values: &mut Values, range: &Range<u64>) {
         if let Some(word) = program.instruction(address)
             && flow(word, address) == Flow::Next
         {
-            values.execute(word, address);
+            values.execute(word);
         }
     }
 }

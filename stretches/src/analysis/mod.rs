@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The longest stretches of the whole program: functions call each other, and a stretch may begin in one and end in another.
+//! An indirect branch on the way is a problem, since a guest can train the core's prediction of it.
 
 mod cut;
 mod exits;
 
 use crate::annotations::Annotations;
-use crate::code::{Callees, Code, End, referred};
+use crate::code::{Callee, Code, End};
 use crate::foreign::Foreign;
 use crate::graph::{LoopId, Nest, NodeId};
 use crate::longest::{Begun, Lengths, Search, StepId, Walk, Walks};
@@ -35,9 +36,6 @@ pub enum Start {
     Round(FunctionId, NodeId, u64),
 }
 
-/// A function as it is called: a copy of a known number of bytes is one of its own.
-type Call = (FunctionId, Option<u64>);
-
 /// What a call of a function may be for the caller.
 #[derive(Clone, Copy, Debug, Default)]
 struct Summary {
@@ -59,14 +57,12 @@ pub struct Analysis<'p> {
     program: &'p Program,
     foreign: &'p Foreign,
     functions: Vec<Option<Known>>,
-    /// Which indirect calls lead where.
-    indirect: BTreeMap<FunctionId, Vec<FunctionId>>,
     /// Nodes with a call of each function.
     callers: BTreeMap<FunctionId, Vec<(FunctionId, NodeId)>>,
-    searches: BTreeMap<Call, Search>,
-    summaries: BTreeMap<Call, Summary>,
+    searches: BTreeMap<Callee, Search>,
+    summaries: BTreeMap<Callee, Summary>,
     /// Functions that are being summarized now. A call of one of them is a recursion.
-    open: BTreeSet<Call>,
+    open: BTreeSet<Callee>,
     rests: BTreeMap<FunctionId, Option<Walk>>,
     /// All steps.
     pub walks: Walks<Place>,
@@ -83,7 +79,6 @@ impl<'p> Analysis<'p> {
             program,
             foreign,
             functions: Vec::new(),
-            indirect: BTreeMap::new(),
             callers: BTreeMap::new(),
             searches: BTreeMap::new(),
             summaries: BTreeMap::new(),
@@ -93,12 +88,10 @@ impl<'p> Analysis<'p> {
             asked: BTreeSet::new(),
             problems: BTreeSet::new(),
         };
-        analysis.name_indirect();
-        let known = referred(program);
         let outside = analysis.outside();
         let mut codes = Vec::new();
         for id in 0..program.functions.len() {
-            let code = (!outside.contains(&id)).then(|| Code::of(program, id, &known));
+            let code = (!outside.contains(&id)).then(|| Code::of(program, id));
             codes.push(match code.transpose() {
                 Ok(code) => code,
                 Err(problem) => {
@@ -144,39 +137,11 @@ impl<'p> Analysis<'p> {
         outside
     }
 
-    fn name_indirect(&mut self) {
-        for entry in &self.foreign.indirect {
-            let ends = |name: &str| {
-                entry
-                    .callees_end_with
-                    .iter()
-                    .any(|it| name.ends_with(it.as_str()))
-            };
-            let all = 0..self.program.functions.len();
-            let callees: Vec<_> = all
-                .filter(|&it| ends(&self.program.functions[it].name))
-                .collect();
-            for caller in self.program.named(&entry.caller) {
-                self.indirect.insert(caller, callees.clone());
-            }
-        }
-    }
-
-    fn callees(&self, caller: FunctionId, callees: &Callees) -> Vec<Call> {
-        match callees {
-            Callees::Direct(callee, length) => {
-                let name = &self.program.functions[*callee].name;
-                let by_length = self
-                    .foreign
-                    .loops_of(name)
-                    .is_some_and(|it| !it.bytes_a_round.is_empty());
-                vec![(*callee, length.filter(|_| by_length))]
-            }
-            Callees::Indirect => {
-                let known = self.indirect.get(&caller);
-                known.into_iter().flatten().map(|&it| (it, None)).collect()
-            }
-        }
+    /// A function as it is summarized: a copy of a known number of bytes is one of its own.
+    fn called(&self, (callee, length): Callee) -> Callee {
+        let entry = self.foreign.loops_of(&self.program.functions[callee].name);
+        let by_length = entry.is_some_and(|it| !it.bytes_a_round.is_empty());
+        (callee, length.filter(|_| by_length))
     }
 
     fn note_callers(&mut self) {
@@ -184,10 +149,10 @@ impl<'p> Analysis<'p> {
         for (id, known) in self.functions.iter().enumerate() {
             let Some(known) = known else { continue };
             for item in reached(&known.nest) {
-                if let End::Call(callees) | End::TailCall(callees) = &known.code.nodes[item].end {
-                    for (callee, _) in self.callees(id, callees) {
-                        callers.entry(callee).or_default().push((id, item));
-                    }
+                if let End::Call((callee, _)) | End::TailCall((callee, _)) =
+                    known.code.nodes[item].end
+                {
+                    callers.entry(callee).or_default().push((id, item));
                 }
             }
         }
@@ -328,41 +293,39 @@ impl<'p> Analysis<'p> {
         for (number, walk) in arrived.iter().enumerate() {
             let Some(walk) = *walk else { continue };
             let node = &code.nodes[number];
-            if node.end == End::Flow || matches!(node.end, End::Vector(_)) {
+            if matches!(node.end, End::Flow | End::Vector(_) | End::IndirectCall) {
                 continue;
             }
             let after = self
                 .walks
                 .step(walk, node.length(), Place::Node(id, number));
             match &node.end {
-                End::Return => *through = Walk::longer(*through, Some(after)),
+                End::Return | End::IndirectJump => *through = Walk::longer(*through, Some(after)),
                 End::Look | End::Sleep | End::EnterGuest => {
                     *head = Walk::longer(*head, Some(after))
                 }
-                End::Call(callees) | End::TailCall(callees) => {
+                End::Call(callee) | End::TailCall(callee) => {
                     let jumps = matches!(node.end, End::TailCall(_));
-                    for callee in self.callees(id, callees) {
-                        let summary = self.summary(callee);
-                        if let Some(inside) = summary.head {
-                            let walk = self.append(after, inside);
-                            *head = Walk::longer(*head, Some(walk));
-                        }
-                        if let Some(inside) = summary.through.filter(|_| jumps) {
-                            let walk = self.append(after, inside);
-                            *through = Walk::longer(*through, Some(walk));
-                        }
+                    let summary = self.summary(self.called(*callee));
+                    if let Some(inside) = summary.head {
+                        let walk = self.append(after, inside);
+                        *head = Walk::longer(*head, Some(walk));
+                    }
+                    if let Some(inside) = summary.through.filter(|_| jumps) {
+                        let walk = self.append(after, inside);
+                        *through = Walk::longer(*through, Some(walk));
                     }
                 }
-                End::Flow | End::Vector(_) => {}
+                End::Flow | End::Vector(_) | End::IndirectCall => {}
             }
         }
     }
 
-    fn through(&mut self, call: Call) -> Option<Walk> {
+    fn through(&mut self, call: Callee) -> Option<Walk> {
         self.summary(call).through
     }
 
-    fn summary(&mut self, call: Call) -> Summary {
+    fn summary(&mut self, call: Callee) -> Summary {
         if let Some(known) = self.summaries.get(&call) {
             return *known;
         }
@@ -389,7 +352,7 @@ impl<'p> Analysis<'p> {
 
     fn search(
         &mut self,
-        call: Call,
+        call: Callee,
         entered: Option<(NodeId, Walk)>,
         begun: &[Begun],
     ) -> (Vec<Option<Walk>>, Option<Walk>) {
@@ -424,7 +387,7 @@ fn begun(after: NodeId, walk: Walk) -> Begun {
 /// The nodes of a function of a program.
 struct Inside<'a, 'p> {
     analysis: &'a mut Analysis<'p>,
-    call: Call,
+    call: Callee,
     code: Rc<Code>,
 }
 
@@ -435,22 +398,15 @@ impl Lengths for Inside<'_, '_> {
         let place = Place::Node(self.call.0, node);
         match &this.end {
             End::Flow => Some(self.analysis.walks.step(walk, this.length(), place)),
-            End::Call(callees) => {
+            End::IndirectCall | End::IndirectJump => {
+                let problem = self.analysis.indirect(self.call.0, this.last());
+                self.analysis.problems.insert(problem);
+                Some(self.analysis.walks.step(walk, this.length(), place))
+            }
+            End::Call(callee) => {
                 let walk = self.analysis.walks.step(walk, this.length(), place);
-                let callees = self.analysis.callees(self.call.0, callees);
-                if callees.is_empty() {
-                    self.analysis
-                        .problems
-                        .insert(self.analysis.unknown_call(self.call.0, this.last()));
-                }
-                let mut longest = None;
-                for callee in callees {
-                    if let Some(inside) = self.analysis.through(callee) {
-                        let walk = self.analysis.append(walk, inside);
-                        longest = Walk::longer(longest, Some(walk));
-                    }
-                }
-                longest
+                let inside = self.analysis.through(self.analysis.called(*callee))?;
+                Some(self.analysis.append(walk, inside))
             }
             _ => None,
         }
@@ -494,11 +450,13 @@ impl Lengths for Inside<'_, '_> {
 }
 
 impl Analysis<'_> {
-    fn unknown_call(&self, id: FunctionId, at: u64) -> Problem {
+    /// What is wrong with a `br` or `blr`.
+    fn indirect(&self, id: FunctionId, at: u64) -> Problem {
         Problem::new(
             self.program.place(id, at),
-            "it calls a function by an address in a register",
-            "name what it may call in foreign.toml, under [[indirect]]",
+            "it branches to an address in a register, and a guest can train the core's prediction of indirect branches at EL2 \
+             (CVE-2017-5715, CVE-2022-23960)",
+            "write a `match` instead of a trait object or a function pointer, and compile with -Cjump-tables=no, as scripts/build does",
         )
     }
 }
