@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Bounds, from the linked EL2 program, how many instructions EL2 executes at most between two looks for interrupts.
 //!
-//! It also checks that no path from the exit of a guest to the next entry has an indirect branch ([`analysis`]): a guest can train the core's
-//! predictions of those. Paths that lead only to the death of EL2, or to the machine being turned off, do not count.
+//! It also checks what protects the core's predictions from guests, which can train them: no path from the exit of a guest to the next entry has an
+//! indirect branch ([`analysis`]), and only one return follows a guest whose call was before the guest ran ([`returns`]). Paths that lead only to
+//! the death of EL2, or to the machine being turned off, do not count.
 
 #![forbid(unsafe_code)]
 
@@ -18,6 +19,7 @@ pub mod loops;
 pub mod measured;
 pub mod problem;
 pub mod program;
+pub mod returns;
 pub mod rows;
 pub mod stored;
 pub mod values;

@@ -23,7 +23,8 @@ use std::process::ExitCode;
 /// Reads the linked program, and the bounds of its loops from comments in the sources. Prints a table: where stretches begin, the
 /// longest of each, and which functions take most of it.
 ///
-/// Fails if a path from the exit of a guest to the next entry has an indirect branch: a guest can train the core's prediction of it at EL2.
+/// Fails if a path from the exit of a guest to the next entry has an indirect branch, or if what enters guests is not called by exactly one
+/// function, which never returns: a guest can train the core's predictions of indirect branches and of returns at EL2.
 #[derive(Parser)]
 struct Arguments {
     /// The EL2 program.

@@ -97,7 +97,7 @@ global_asm!(
     "ldp x25, x26, [sp, #64]",
     "ldp x27, x28, [sp, #80]",
     // The guest's calls have trained the core's prediction of returns, and the next return is the only one at EL2 whose call was before the guest
-    // ran, since `run_for_ever` never returns. This call has the core predict that it goes to the barrier.
+    // ran, since `run_for_ever` never returns (`scripts/stretches` checks that). This call has the core predict that it goes to the barrier.
     "bl 1f",
     "dsb nsh",
     "isb",

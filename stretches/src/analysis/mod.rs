@@ -13,6 +13,7 @@ use crate::longest::{Begun, Lengths, Search, StepId, Walk, Walks};
 use crate::loops::{Bounds, is_own};
 use crate::problem::Problem;
 use crate::program::{FunctionId, Program};
+use crate::returns;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
@@ -86,7 +87,7 @@ impl<'p> Analysis<'p> {
             rests: BTreeMap::new(),
             walks: Walks::new(),
             asked: BTreeSet::new(),
-            problems: BTreeSet::new(),
+            problems: returns::check(program).into_iter().collect(),
         };
         let outside = analysis.outside();
         let mut codes = Vec::new();
