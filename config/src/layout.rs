@@ -27,7 +27,6 @@ use crate::problem::Problem;
 use crate::types::{GuestAddr, IntId, LINK_INTERRUPTS, PhysAddr};
 use crate::units::{KIB, PAGE, align_up};
 
-pub use el2::Sections;
 pub use pack::{DeviceTree, Packed, Payload, TablePages, pack};
 pub use protect::Protected;
 

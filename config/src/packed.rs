@@ -13,9 +13,11 @@
 
 mod bundle;
 mod local;
+mod sections;
 
 pub use bundle::{BundleHeader, DESCRIPTION_ROOM, FORMAT_VERSION, Hash, MAGIC, Part, Seal, Trust};
 pub use local::{Local, LocalAreas, TABLE_SPAN};
+pub use sections::{MAX_GUARDS, Sections};
 
 use crate::types::{
     Band, GuestAddr, GuestId, IntId, MAX_GUESTS, MAX_LINKS_PER_GUEST, MAX_PCPUS,
@@ -63,6 +65,8 @@ pub struct System {
     pub spis: Vec<Spi, MAX_USED_SPIS>,
     /// `VTCR_EL2`: the format of the guests' stage 2 tables.
     pub vtcr: u64,
+    /// The build of the hypervisor for which EL2's own tables are made.
+    pub sections: Sections,
     /// `TTBR0_EL2`: EL2's own tables, an identity map.
     pub el2_tables: PhysAddr,
     /// The pages of the guests' stage 2 tables.

@@ -121,6 +121,7 @@ fn system(guests: Vec<Guest>) -> System {
         link_memory: Some(LINKS),
         spis: heapless::Vec::new(),
         vtcr: 0,
+        sections: Sections::default(),
         el2_tables: PhysAddr(0),
         power: None,
         fixed_seed: None,

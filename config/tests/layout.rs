@@ -11,10 +11,8 @@ use spumone_config::board::Board;
 use spumone_config::description::Description;
 use spumone_config::image::{ElfSegment, GuestFiles, Image, LinuxHeader};
 use spumone_config::isolation;
-use spumone_config::layout::{
-    DeviceTree, GuestPlan, Load, Packed, Plan, SYSTEM_ROOM, Sections, pack, plan,
-};
-use spumone_config::packed::{MemoryRange, SpiOwner, System};
+use spumone_config::layout::{DeviceTree, GuestPlan, Load, Packed, Plan, SYSTEM_ROOM, pack, plan};
+use spumone_config::packed::{MemoryRange, Sections, SpiOwner, System};
 use spumone_config::stage2::ROOT_SIZE;
 use spumone_config::units::{MIB, PAGE};
 use std::fmt::Write;
@@ -520,6 +518,11 @@ fn the_largest_system_fits_into_its_space() {
             trigger: Trigger::Level,
         }),
         vtcr: FAR,
+        sections: Sections {
+            constants: FAR,
+            data: FAR,
+            guards: full(FAR),
+        },
         el2_tables: PhysAddr(FAR),
         power: None,
         fixed_seed: Some(FAR),

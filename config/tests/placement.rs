@@ -9,9 +9,9 @@ use spumone_config::board::Board;
 use spumone_config::description::Description;
 use spumone_config::image::{ElfSegment, GuestFiles, Image, LinuxHeader};
 use spumone_config::layout::{
-    DeviceTree, GuestPlan, Packed, Plan, SYSTEM_ROOM, Sections, Source, pack, plan,
+    DeviceTree, GuestPlan, Packed, Plan, SYSTEM_ROOM, Source, pack, plan,
 };
-use spumone_config::packed::{Mapping, Quiesce, Trigger};
+use spumone_config::packed::{Mapping, Quiesce, Sections, Trigger};
 use spumone_config::units::{KIB, MIB};
 use spumone_config::{GuestId, IntId, PcpuId, PhysAddr};
 

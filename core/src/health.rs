@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The health log: how guests have ended lately, for the operator.
+//! The health log: how guests have ended lately, for the operator, and for the guests at the other ends of their links.
 
 use crate::psci::{Generation, StopReason};
 use crate::schedule::Ticks;
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
-use spumone_config::types::GuestId;
+use spumone_config::types::{GuestId, MAX_GUESTS};
 
 /// How many ends it holds: the last ones.
 pub const ENTRIES: u32 = 16;
@@ -28,6 +28,8 @@ pub struct HealthLog {
     /// How many were written, or begun.
     count: AtomicU32,
     entries: [Entry; ENTRIES as usize],
+    /// By guest: its last end.
+    last: [Entry; MAX_GUESTS],
 }
 
 #[derive(Debug)]
@@ -53,6 +55,10 @@ impl HealthLog {
                     what: AtomicU64::new(0),
                     at: AtomicU64::new(0),
                 }),
+                last: atomics!(Entry {
+                    what: AtomicU64::new(0),
+                    at: AtomicU64::new(0),
+                }),
             }
         }
     }
@@ -62,15 +68,13 @@ impl HealthLog {
         // Relaxed: it only shares the places out. A core that writes is not interrupted; the others do not stop
         // `ENTRIES` guests meanwhile.
         let number = self.count.fetch_add(1, Ordering::Relaxed);
-        let Some(entry) = self.entry(number) else {
-            return;
-        };
-        entry.what.store(0, Ordering::Relaxed);
-        // A reader that sees the new time sees that it is being written, too.
-        fence(Ordering::Release);
-        entry.at.store(end.at.0, Ordering::Relaxed);
-        // Release: a reader that sees it sees the time with it.
-        entry.what.store(pack(number, end), Ordering::Release);
+        if let Some(entry) = self.entry(number) {
+            entry.write(number, end);
+        }
+        // A guest has one life at a time, so one core writes here.
+        if let Some(entry) = self.last.get(end.guest.index()) {
+            entry.write(number, end);
+        }
     }
 
     /// The numbers of the ends that it holds, the oldest first.
@@ -81,17 +85,37 @@ impl HealthLog {
 
     /// The end with this number; `None`: it is being written, or a later one has taken its place.
     pub fn get(&self, number: u32) -> Option<End> {
-        let entry = self.entry(number)?;
-        let what = entry.what.load(Ordering::Acquire);
-        let at = Ticks(entry.at.load(Ordering::Relaxed));
-        fence(Ordering::Acquire);
-        let is_whole = entry.what.load(Ordering::Relaxed) == what;
-        let (of, end) = unpack(what, at)?;
-        (is_whole && of == number & NUMBER).then_some(end)
+        let (of, end) = self.entry(number)?.read()?;
+        (of == number & NUMBER).then_some(end)
+    }
+
+    /// The last end of a life of `guest`; `None`: none has ended, or it is being written.
+    pub fn last_of(&self, guest: GuestId) -> Option<End> {
+        let (_, end) = self.last.get(guest.index())?.read()?;
+        Some(end)
     }
 
     fn entry(&self, number: u32) -> Option<&Entry> {
         self.entries.get((number % ENTRIES) as usize)
+    }
+}
+
+impl Entry {
+    fn write(&self, number: u32, end: End) {
+        self.what.store(0, Ordering::Relaxed);
+        // A reader that sees the new time sees that it is being written, too.
+        fence(Ordering::Release);
+        self.at.store(end.at.0, Ordering::Relaxed);
+        // Release: a reader that sees it sees the time with it.
+        self.what.store(pack(number, end), Ordering::Release);
+    }
+
+    fn read(&self) -> Option<(u32, End)> {
+        let what = self.what.load(Ordering::Acquire);
+        let at = Ticks(self.at.load(Ordering::Relaxed));
+        fence(Ordering::Acquire);
+        let is_whole = self.what.load(Ordering::Relaxed) == what;
+        unpack(what, at).filter(|_| is_whole)
     }
 }
 
@@ -137,14 +161,17 @@ mod tests {
     fn the_last_ends_are_kept_in_order() {
         let log = HealthLog::new();
         assert_eq!(all(&log), []);
+        assert_eq!(log.last_of(GuestId(0)), None);
         for life in 0..50 {
             log.note(end(life));
             let first = (life + 1).saturating_sub(ENTRIES);
             let expected: Vec<_> = (first..=life).map(end).collect();
             assert_eq!(all(&log), expected);
+            assert_eq!(log.last_of(end(life).guest), Some(end(life)));
         }
         // Its place was taken.
         assert_eq!(log.get(33), None);
+        assert_eq!(log.last_of(GuestId(MAX_GUESTS as u8)), None);
     }
 }
 

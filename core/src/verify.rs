@@ -5,7 +5,7 @@
 use core::fmt;
 use ed25519_compact::{PublicKey, Signature};
 use spumone_config::PhysAddr;
-use spumone_config::packed::{BundleHeader, Hash, Part, Seal, System, Trust};
+use spumone_config::packed::{BundleHeader, Hash, Part, Seal, Sections, System, Trust};
 
 /// Why a bundle is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +26,8 @@ pub enum Refusal {
     Undecodable,
     /// The version of the description is the first number, and the hypervisor accepts versions from the second one on.
     OldVersion(u32, u32),
+    /// It was made for another build of the hypervisor.
+    OtherBuild,
     /// The guests' stage 2 tables are not those of the description.
     Stage2Tables,
     /// EL2's own tables are not those of the description.
@@ -57,6 +59,9 @@ impl fmt::Display for Refusal {
             Self::OldVersion(version, lowest) => write!(
                 f,
                 "the description has version {version}, and this hypervisor accepts {lowest} or higher: raise `version`, and build the image again"
+            ),
+            Self::OtherBuild => f.write_str(
+                "the bundle is made for another build of the hypervisor: build the image with this hypervisor",
             ),
             Self::Stage2Tables => write!(f, "the stage 2 tables differ from their hash: {DAMAGED}"),
             Self::OwnTables => {
@@ -112,6 +117,18 @@ pub fn description(
         return Err(Refusal::OldVersion(system.version, trust.lowest_version));
     }
     Ok((header, system))
+}
+
+/// Verifies that a description that was verified is made for the build of the hypervisor whose parts are at `own`.
+///
+/// # Errors
+///
+/// It is made for another one.
+pub fn build(system: &System, own: &Sections) -> Result<(), Refusal> {
+    match system.sections == *own {
+        true => Ok(()),
+        false => Err(Refusal::OtherBuild),
+    }
 }
 
 /// Verifies the translation tables of a description that was verified. `bytes` returns a part of the bundle, which is in it.

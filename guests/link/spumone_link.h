@@ -52,6 +52,10 @@ enum {
     SPUMONE_LINK_SIGNAL,
     SPUMONE_LINK_ACK,
     SPUMONE_LINK_STATUS,
+    SPUMONE_LINK_ENDED,
+    SPUMONE_LINK_CAUSE,
+    SPUMONE_LINK_ENDED_LOW,
+    SPUMONE_LINK_ENDED_HIGH,
 };
 #define SPUMONE_LINK_MAGIC 0x4b4e4c53u /* "SLNK" */
 #define SPUMONE_LINK_WRITES 1u
@@ -250,6 +254,33 @@ static inline void spumone_link_arm(struct spumone_link *link) {
  */
 static inline bool spumone_link_peer_runs(const struct spumone_link *link) {
     return link->registers[SPUMONE_LINK_PEER] != 0;
+}
+
+/* Why a life of the peer ended. */
+enum spumone_link_cause {
+    SPUMONE_LINK_OFF = 1,      /* it turned itself off */
+    SPUMONE_LINK_RESET = 2,    /* it has reset itself */
+    SPUMONE_LINK_FAULT = 3,    /* it did what it may not */
+    SPUMONE_LINK_WATCHDOG = 4, /* its watchdog has expired */
+    SPUMONE_LINK_OPERATOR = 5, /* the operator restarted it */
+    SPUMONE_LINK_IMAGE = 6,    /* its image differs from its hash: it has not run */
+    SPUMONE_LINK_TAMPERED = 7, /* its protected memory was changed */
+};
+
+/* The end of a life. */
+struct spumone_link_end {
+    uint32_t life;  /* the number of the life */
+    uint32_t cause; /* enum spumone_link_cause */
+    uint64_t ticks; /* when, in ticks of the system counter (CNTVCT_EL0) */
+};
+
+/* How the peer's last life ended. False: none has ended, or another one ends right now. Reads registers: five exits to the hypervisor. */
+static inline bool spumone_link_peer_ended(const struct spumone_link *link, struct spumone_link_end *end) {
+    end->life = link->registers[SPUMONE_LINK_ENDED];
+    end->cause = link->registers[SPUMONE_LINK_CAUSE];
+    end->ticks = link->registers[SPUMONE_LINK_ENDED_LOW];
+    end->ticks |= (uint64_t)link->registers[SPUMONE_LINK_ENDED_HIGH] << 32;
+    return end->life != 0 && end->life == link->registers[SPUMONE_LINK_ENDED];
 }
 
 /* The guest looks at the link by itself for a while: the peer need not signal. */

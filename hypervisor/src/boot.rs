@@ -134,6 +134,9 @@ fn read_bundle() -> (System, MemoryRange) {
         Ok(described) => described,
         Err(refusal) => epitaph::refuse(format_args!("{refusal}")),
     };
+    if let Err(refusal) = verify::build(&system, &hardware::own_sections()) {
+        epitaph::refuse(format_args!("{refusal}"));
+    }
     let part = |part: &Part| bytes(part.offset as usize, part.size as usize);
     if let Err(refusal) = verify::tables(&header, &system, part, hash) {
         epitaph::refuse(format_args!("{refusal}"));

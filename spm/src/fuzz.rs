@@ -13,7 +13,7 @@ use crate::summary;
 use crate::system::{self, System};
 use crate::verify;
 use spumone_config::image::{LINUX_MAGIC, LINUX_MAGIC_OFFSET};
-use spumone_config::layout::Sections;
+use spumone_config::packed::Sections;
 use spumone_config::packed::Trust;
 use std::io::{Error, ErrorKind};
 use std::path::Path;
@@ -145,7 +145,7 @@ fn hypervisor() -> Hypervisor {
         sections: Sections {
             constants: 0x1000,
             data: 0x2000,
-            guards: Vec::new(),
+            guards: Default::default(),
         },
     }
 }

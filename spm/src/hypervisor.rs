@@ -7,8 +7,7 @@ use object::Endianness;
 use object::elf;
 use object::read::elf::{FileHeader as _, ProgramHeader as _, Sym as _};
 use spumone_config::image::LinuxHeader;
-use spumone_config::layout::Sections;
-use spumone_config::packed::Trust;
+use spumone_config::packed::{Sections, Trust};
 use spumone_config::types::MAX_PCPUS;
 use spumone_config::units::{self, MIB, PAGE};
 use std::path::{Path, PathBuf};
@@ -167,7 +166,8 @@ pub fn flatten(file: &[u8]) -> Result<Hypervisor, String> {
     let sections = Sections {
         constants: find(CONSTANTS)?.0,
         data: find(DATA)?.0,
-        guards,
+        // As many as there can be.
+        guards: guards.into_iter().collect(),
     };
     let parts = [sections.constants, sections.data];
     if !parts

@@ -40,6 +40,11 @@ fn no_message_of_a_former_life_is_received() {
     console.linux_is_well("linux", "link");
     let messages = console.number("linux", "linux-result", "messages");
     console.demand(messages > 10_000, &format!("{messages} messages only"));
+    let [ended, cause] = ["ended", "cause"].map(|it| console.number("linux", "linux-result", it));
+    console.demand(
+        ended >= 50 && cause == 2,
+        "the link tells another end than the last reset",
+    );
 }
 
 /// Both cards are used with the kernel's own driver, in both directions at once, while FreeRTOS has the cores.

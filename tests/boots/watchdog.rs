@@ -210,7 +210,8 @@ fn a_guest_starts_again_a_thousand_times_in_a_row() {
         .policy("steal")
         .cores(2)
         .qemu(COUNTED)
-        .guest(rt("period=10ms load=1% duration=1000s"));
+        .limit(7200)
+        .guest(rt("period=10ms duration=1000s"));
     let hung = probe("hung", "suite=watchdog timeout=1 hang=wfi", &[1, 0])
         .priority(100)
         .watched("1s");
@@ -224,6 +225,7 @@ fn freertos_starts_again_a_thousand_times_in_a_row() {
         .policy("steal")
         .cores(2)
         .qemu(COUNTED)
+        .limit(7200)
         .guest(probe("good", "suite=watch ms=1000000 seed=4", &[1, 0]).priority(100));
     let hung = rt("period=1ms duration=0 watchdog=1s hang=5ms")
         .priority(200)
@@ -239,6 +241,7 @@ fn linux_starts_again_ten_times_in_a_row() {
         .cores(3)
         .memory_mib(1024)
         .qemu(COUNTED)
+        .limit(7200)
         .guest(rt("period=1ms load=10% duration=10s"));
     hangs_often(boot, linux_that_panics("1s"), 10, ("rt", "rt-result")).rt_is_well("rt");
 }

@@ -5,7 +5,7 @@
 use super::{GuestPlan, Plan};
 use crate::board::Board;
 use crate::gic::{DISTRIBUTOR_SIZE, REDISTRIBUTOR_SIZE};
-use crate::packed::{Guest, Quiesce};
+use crate::packed::{Guest, Quiesce, Sections};
 use crate::stage2::{El2Map, El2MapError, El2Use, PAGE_SIZE, Pages};
 use crate::types::PhysAddr;
 use crate::units::align_down;
@@ -14,17 +14,6 @@ use crate::units::align_down;
 pub(super) const ROOM: u64 = 64 * PAGE_SIZE;
 /// Size of a PL011.
 const UART_SIZE: u64 = 0x1000;
-
-/// Where the parts of the hypervisor are, in bytes from its first one, where its code is. All are multiples of 4 KiB.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Sections {
-    /// The constants.
-    pub constants: u64,
-    /// The data, up to the bundle.
-    pub data: u64,
-    /// Pages among the data that stay unmapped, by rising address: below each stack, so that an overflow faults.
-    pub guards: Vec<u64>,
-}
 
 /// Makes the map; returns the value of `TTBR0_EL2`.
 ///

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Writes a plan as the packed form.
 
-use super::{GuestPlan, Plan, SYSTEM_ROOM, Sections, Source, el2, intid, spis, tables};
+use super::{GuestPlan, Plan, SYSTEM_ROOM, Source, el2, intid, spis, tables};
 use crate::bands::Bands;
 use crate::board::{self, Board, Device};
 use crate::check::{resolve_priorities, windows};
 use crate::description::{self, Description, Ended, Tampered};
 use crate::packed::{
     Content, Guest, Hash, Interrupt, KnownDevice, LEAF, Local, MAX_KNOWN_DEVICES, MemoryRange,
-    OnStop, OnTamper, Part, Policy, Power, Protect, Quiesce, RestartLimit, Scheduler, SeedSlot,
-    Segment, System, Uart, Vcpu, WakeEarly,
+    OnStop, OnTamper, Part, Policy, Power, Protect, Quiesce, RestartLimit, Scheduler, Sections,
+    SeedSlot, Segment, System, Uart, Vcpu, WakeEarly,
 };
 use crate::problem::Problem;
 use crate::roles::{self, Member};
@@ -223,6 +223,7 @@ pub fn pack(
             without: description.scheduler.without(),
         },
         guests,
+        sections: sections.clone(),
         vtcr: VTCR,
         el2_tables,
         fixed_seed: description.seed,

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 /// First eight bytes of a bundle.
 pub const MAGIC: [u8; 8] = *b"SPUMONE\0";
 /// Raised whenever the packed form changes: one release must build and read an image.
-pub const FORMAT_VERSION: u32 = 18;
+pub const FORMAT_VERSION: u32 = 19;
 /// Bytes kept for header, system and seal at the start of the bundle. What the packed form can hold at most is smaller; a test says so.
 pub const DESCRIPTION_ROOM: u64 = 48 << 10;
 

@@ -12,10 +12,16 @@
 //! | 0x18 | `SIGNAL` | WO | any value: signals the peer |
 //! | 0x1c | `ACK` | WO | any value: takes the signal back that the peer has given |
 //! | 0x20 | `STATUS` | RO | bit 0: the peer has signalled, or begun or ended a life, since the last `ACK` |
+//! | 0x24 | `ENDED` | RO | the number of the peer's life that ended last; 0: none has |
+//! | 0x28 | `CAUSE` | RO | why: 1 off, 2 reset, 3 fault, 4 its watchdog expired, 5 operator, 6 image differs from its hash, 7 protected memory changed; 0: none has ended |
+//! | 0x2c | `ENDED_LOW` | RO | when, in ticks of the system counter: the lower half |
+//! | 0x30 | `ENDED_HIGH` | RO | the upper half |
 //!
+//! The last four are of one end if `ENDED` is the same before and after the others are read.
 //! `STATUS` bit 0 is the level of the guest's interrupt. A signal that has not been taken back is not given again, so a
 //! peer that signals without end causes one interrupt for each `ACK`.
 
+use crate::health::End;
 use crate::psci::{Generation, Phase};
 
 /// `ID`: the letters `SLNK`, the first in the lowest byte.
@@ -36,6 +42,10 @@ mod register {
     pub const SIGNAL: u64 = 0x18;
     pub const ACK: u64 = 0x1c;
     pub const STATUS: u64 = 0x20;
+    pub const ENDED: u64 = 0x24;
+    pub const CAUSE: u64 = 0x28;
+    pub const ENDED_LOW: u64 = 0x2c;
+    pub const ENDED_HIGH: u64 = 0x30;
 }
 
 /// What a guest reads in the registers of its end of a memory link.
@@ -53,6 +63,8 @@ pub struct Registers {
     pub peer: (Phase, Generation),
     /// Whether the signal is given.
     pub is_given: bool,
+    /// How the peer's last life ended, if one has.
+    pub ended: Option<End>,
 }
 
 impl Registers {
@@ -70,8 +82,16 @@ impl Registers {
                 _ => 0,
             },
             register::STATUS => u32::from(self.is_given),
+            register::ENDED => self.of_end(|end| end.life.0),
+            register::CAUSE => self.of_end(|end| end.reason as u32 + 1),
+            register::ENDED_LOW => self.of_end(|end| end.at.0 as u32),
+            register::ENDED_HIGH => self.of_end(|end| (end.at.0 >> 32) as u32),
             _ => 0,
         }
+    }
+
+    fn of_end(&self, value: impl Fn(&End) -> u32) -> u32 {
+        self.ended.as_ref().map_or(0, value)
     }
 }
 

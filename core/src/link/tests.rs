@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
 use super::*;
+use crate::health::End;
 use crate::psci::{Generation, Phase, StopReason};
+use crate::schedule::Ticks;
+use spumone_config::GuestId;
 use std::vec::Vec;
 
 fn registers(peer: (Phase, Generation)) -> Registers {
@@ -12,6 +15,7 @@ fn registers(peer: (Phase, Generation)) -> Registers {
         life: Generation(3),
         peer,
         is_given: true,
+        ended: None,
     }
 }
 
@@ -25,6 +29,27 @@ fn each_register_is_at_its_offset() {
     assert_eq!(read, [ID, 1, 0x1_0000, 3, 3, 7, 0, 0, 1, 0, 0, 0]);
     assert_eq!(&ID.to_le_bytes(), b"SLNK");
     assert_eq!(all.read(0x15), 0);
+}
+
+#[test]
+fn the_last_end_of_the_peer_can_be_read() {
+    let end = |reason| End {
+        at: Ticks(0x12_3456_789a),
+        guest: GuestId(1),
+        life: Generation(6),
+        reason,
+    };
+    let read = |reason| {
+        let all = Registers {
+            ended: Some(end(reason)),
+            ..registers((Phase::Running, Generation(7)))
+        };
+        [0x24, 0x28, 0x2c, 0x30].map(|offset| all.read(offset))
+    };
+    // As guests/link/spumone_link.h names them.
+    let causes = StopReason::ALL.map(|reason| read(reason)[1]);
+    assert_eq!(causes, [1, 2, 3, 4, 5, 6, 7]);
+    assert_eq!(read(StopReason::Watchdog), [6, 4, 0x3456_789a, 0x12]);
 }
 
 #[test]

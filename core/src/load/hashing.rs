@@ -2,7 +2,8 @@
 //! A chunk that takes several steps: a leaf of a payload is copied and hashed, or the list of the leaves' hashes is hashed.
 //!
 //! What is hashed are the words that are copied: each is read once, from the bundle, into registers of the core, and from there both
-//! written to the guest's memory and hashed. So what was verified is what the guest gets, even if a device changes the bundle meanwhile.
+//! written to the guest's memory and hashed. So what was verified is what the guest gets, even if a device changes the page meanwhile.
+//! A list stays in the bundle between its own verification and that of its pages: a device that changes both is not found (SECURITY.md).
 //! To hash the guest's memory afterwards would need a second pass, and other cores write to the same page.
 
 use crate::sha256::{self, BLOCK, Rounds, State};

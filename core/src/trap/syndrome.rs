@@ -90,6 +90,9 @@ impl Syndrome {
         }
     }
 
+    /// `ISS.CM`: a data abort of a cache maintenance or address translation instruction.
+    const CM: u64 = 1 << 8;
+
     /// Whether stage 2 did not permit the guest to execute code (a permission fault). Faster than
     /// [`decode`](Self::decode).
     #[inline(always)]
@@ -130,13 +133,14 @@ impl Syndrome {
             return true;
         }
         let is_data = self.class() == class::DATA_ABORT;
-        let writes = !self.is_cache_maintenance() || self.is_of_permission();
+        let writes = self.0 & Self::CM == 0 || self.is_of_permission();
         is_data && self.0 & 1 << 6 != 0 && writes
     }
 
-    /// Whether a data abort is of a cache maintenance or address translation instruction (`ISS.CM`).
+    /// Whether an exception is a data abort of a cache maintenance instruction (`ISS.CM`), at the address that it names. (If the walk of the
+    /// guest's stage 1 has aborted, it may as well be an address translation instruction.)
     pub const fn is_cache_maintenance(self) -> bool {
-        self.0 & 1 << 8 != 0
+        self.class() == class::DATA_ABORT && self.0 & Self::CM != 0 && !self.is_stage1_walk()
     }
 
     /// Whether the fault arose when stage 2 translated a descriptor of the guest's stage 1
@@ -240,6 +244,7 @@ mod tests {
             (DATA | TRANSLATION | WRITE | MAINTENANCE, false),
             (DATA | PERMISSION | WRITE | MAINTENANCE, true),
             (DATA | TRANSLATION | WALK, false),
+            (DATA | TRANSLATION | WALK | WRITE | MAINTENANCE, false),
             (DATA | PERMISSION | WALK, true),
             (INSTRUCTION | TRANSLATION | WRITE, false),
             (INSTRUCTION | TRANSLATION | WALK, false),
@@ -247,6 +252,16 @@ mod tests {
         ] {
             assert_eq!(Syndrome(syndrome).is_write(), is_write, "{syndrome:#x}");
         }
+    }
+
+    #[test]
+    fn cache_maintenance_is_a_data_abort_at_its_own_address() {
+        let is = |class: u64, iss: u64| Syndrome(class << 26 | iss).is_cache_maintenance();
+        assert!(is(0x24, 1 << 8));
+        assert!(!is(0x24, 1 << 6));
+        // The walk for an address translation instruction.
+        assert!(!is(0x24, 1 << 8 | 1 << 7));
+        assert!(!is(0x20, 1 << 8));
     }
 
     #[test]

@@ -268,6 +268,10 @@ static int outlive(uint64_t lives, uint32_t most) {
         wait_until_up();
         next = exchange(next, UINT64_MAX, most, UINT64_MAX);
     }
+    struct spumone_link_end end;
+    while (!spumone_link_peer_ended(&link_end, &end)) {
+    }
+    printf("ended=%u cause=%u ", (unsigned)end.life, (unsigned)end.cause);
     printf("lives=%llu messages=%llu waits=%llu\n", (unsigned long long)lives, (unsigned long long)next,
            (unsigned long long)waits);
     return 0;

@@ -34,8 +34,10 @@ pub struct Core {
     pub private: Bank,
     /// Interrupts acknowledged whose priority was not dropped yet, with their priorities, the highest last.
     pub running_priorities: Vec<(u16, u8)>,
-    /// The TLB, by VMID.
+    /// The TLB, by VMID: stage 1.
     pub cached: HashMap<u64, Cached>,
+    /// The TLB, by VMID and page: the leaves of stage 2.
+    pub cached_leaves: HashMap<(u64, u64), u64>,
     /// Number of entries to guests.
     pub entries: u64,
     /// Times that the core slept.
@@ -57,6 +59,7 @@ impl Core {
             private: Bank::default(),
             running_priorities: Vec::new(),
             cached: HashMap::new(),
+            cached_leaves: HashMap::new(),
             entries: 0,
             sleeps: 0,
             power: CorePower::On,

@@ -3,7 +3,7 @@
 
 use super::{Machine, with};
 use spumone_config::PhysAddr;
-use spumone_config::packed::MemoryRange;
+use spumone_config::packed::{MemoryRange, Sections};
 use spumone_core::load::CLEARED;
 use std::sync::atomic::AtomicU64;
 
@@ -175,6 +175,15 @@ pub fn bundle_start() -> *const u8 {
 /// Where the hypervisor is said to be. Nothing of it is there: a host has code and bundle elsewhere.
 pub fn own_memory(_: u64) -> MemoryRange {
     with(|machine| machine.memory.own)
+}
+
+/// Where the parts of this build are said to be.
+pub fn own_sections() -> Sections {
+    Sections {
+        constants: 0x1000,
+        data: 0x2000,
+        guards: [0x3000].into_iter().collect(),
+    }
 }
 
 /// There is no code in the machine's memory.

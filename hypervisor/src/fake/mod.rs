@@ -35,9 +35,9 @@ pub use gic::{Gic, GicError, initialize_gic};
 pub use guest::{GuestHook, enter};
 pub use memory::{
     MIN_BUNDLE, Memory, bundle_start, clear_memory, fetch_memory, fetch_payload, finish_loading,
-    memory_bytes, own_memory, payload_bytes, publish_pages, read_u32, read_word_of_memory,
-    text_start, wait_until_visible, words_of_memory, write_if_there, write_memory,
-    write_memory_byte, write_u32, write_u64,
+    memory_bytes, own_memory, own_sections, payload_bytes, publish_pages, read_u32,
+    read_word_of_memory, text_start, wait_until_visible, words_of_memory, write_if_there,
+    write_memory, write_memory_byte, write_u32, write_u64,
 };
 pub use registers::{
     Register, dsb_ish, dsb_ishst, dsb_sy, isb, load_vectors, note_step, read, set_vectors,

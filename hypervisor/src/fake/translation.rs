@@ -16,6 +16,8 @@ pub unsafe fn activate_tables(_root: PhysAddr) {}
 /// `VTTBR_EL2`: address of the tables, VMID.
 const ROOT: u64 = 0x0000_FFFF_FFFF_FFFE;
 const VMID_SHIFT: u32 = 48;
+/// `S2AP[1]` of a leaf: it can be written.
+const WRITE: u64 = 1 << 7;
 
 impl Machine {
     /// VMID and tables of the current guest of the current core.
@@ -58,13 +60,38 @@ pub fn may_execute(ipa: u64, in_kernel: bool) -> bool {
 
 /// Whether stage 2 permits the current guest to write at this address.
 pub fn may_write(ipa: u64) -> bool {
-    const WRITE: u64 = 1 << 7;
     leaf(ipa).is_some_and(|(_, descriptor)| descriptor & WRITE != 0)
 }
 
-/// The physical address and the descriptor of the leaf. Source: Arm ARM DDI 0487, D8.3; 40 bits of address, 4 KiB
-/// granule, two tables at level 1.
+/// The physical address and the descriptor of the leaf. The core caches it, and a leaf that it has cached must be as good as that of the tables.
 fn leaf(ipa: u64) -> Option<(u64, u64)> {
+    /// Output address, and the permission to write.
+    const CACHED: u64 = 0x0000_FFFF_FFFF_F080;
+    let found = walk(ipa);
+    with(|machine| {
+        let (vmid, _) = machine.stage2();
+        let leaves = &mut machine.core().cached_leaves;
+        let page = (vmid, ipa & !0xFFF);
+        let before = leaves.get(&page).copied();
+        let now = found.map(|(physical, descriptor)| (physical & !0xFFF | descriptor) & CACHED);
+        match (before, now) {
+            // It has gone, is elsewhere, or can be written no more. A leaf without `AF` is there.
+            (Some(before), Some(now)) => assert!(
+                before == now || before | WRITE == now,
+                "VMID {vmid} may use a leaf of stage 2 at {ipa:#x} that is there no more: {before:#x}, now {now:#x}"
+            ),
+            (None, Some(now)) => {
+                leaves.insert(page, now);
+            }
+            (_, None) => {}
+        }
+    });
+    found
+}
+
+/// The leaf in the tables. Source: Arm ARM DDI 0487, D8.3; 40 bits of address, 4 KiB
+/// granule, two tables at level 1.
+fn walk(ipa: u64) -> Option<(u64, u64)> {
     const VALID: u64 = 1 << 0;
     const TABLE_OR_PAGE: u64 = 1 << 1;
     const ACCESS: u64 = 1 << 10;
@@ -111,6 +138,11 @@ pub fn forget_guest_translations() {
 /// Invalidates what this core has cached of both stages of the current guest.
 pub fn forget_both_stages() {
     forget_guest_translations();
+    with(|machine| {
+        let (vmid, _) = machine.stage2();
+        let leaves = &mut machine.core().cached_leaves;
+        leaves.retain(|&(of, _), _| of != vmid);
+    });
 }
 
 /// Translates an address of the loaded vCPU, for a read by its kernel. The result is in `PAR_EL1`.

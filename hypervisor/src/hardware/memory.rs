@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Stage 1 of EL2: the table that the entry code uses, and the tables of the image.
 
+use super::stacks::guard_of;
 use aarch64_rt::InitialPagetable;
 use core::arch::asm;
+use heapless::Vec;
 use spumone_config::PhysAddr;
-use spumone_config::packed::MemoryRange;
+use spumone_config::packed::{MAX_GUARDS, MemoryRange, Sections};
+use spumone_config::types::MAX_PCPUS;
 
 /// The table until [`activate_tables`]: 1 GiB blocks, the first for devices, the next seven for memory. Bits of a
 /// descriptor: DDI 0487, chapter D8. Attribute indices are those of `DEFAULT_MAIR` of aarch64-rt.
@@ -48,6 +51,23 @@ pub fn own_memory(bundle_size: u64) -> MemoryRange {
     MemoryRange {
         start: PhysAddr(start),
         size: image_size.saturating_add(bundle_size),
+    }
+}
+
+/// Where the parts of this build are. At start only.
+pub fn own_sections() -> Sections {
+    let from_start = |address: usize| (address - text_start()) as u64;
+    // At most 9 times: cores, and the boot core.
+    let mut guards: Vec<u64, MAX_GUARDS> = (0..MAX_PCPUS)
+        .map(guard_of)
+        .chain([linker_symbol!(boot_stack_guard)])
+        .map(from_start)
+        .collect();
+    guards.sort_unstable();
+    Sections {
+        constants: from_start(linker_symbol!(rodata_begin)),
+        data: from_start(linker_symbol!(data_begin)),
+        guards,
     }
 }
 

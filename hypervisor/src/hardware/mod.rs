@@ -35,7 +35,7 @@ pub use firmware::{ask_firmware, mitigate, run_for_ever, start_core, system_off}
 pub use floating_point::{load_vectors, store_vectors};
 pub use gic::{GicError, initialize_gic};
 pub use guest::enter;
-pub use memory::{activate_tables, bundle_start, own_memory, text_start};
+pub use memory::{activate_tables, bundle_start, own_memory, own_sections, text_start};
 pub use mmio::{
     memory_bytes, read_u32, read_word_of_memory, uart_at, words_of_memory, write_if_there,
     write_memory, write_u32, write_u64,

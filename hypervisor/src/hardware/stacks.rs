@@ -24,6 +24,12 @@ static mut STACKS: [GuardedStack; MAX_PCPUS] = [const {
     }
 }; MAX_PCPUS];
 
+/// The guard page of this core.
+pub fn guard_of(core: usize) -> usize {
+    // SAFETY: only an address is taken.
+    (unsafe { &raw const STACKS[core].guard }) as usize
+}
+
 /// The stack of this core.
 pub fn stack_of(core: usize) -> *mut Stack<STACK_PAGES> {
     // SAFETY: only an address is taken.

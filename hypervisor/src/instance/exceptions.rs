@@ -234,20 +234,34 @@ impl Instance {
             }
             known => known,
         };
-        if let Some(ipa) = ipa
-            && vcpu.paging.is_some()
-            && self.brings_page(syndrome, ipa)
-        {
-            return;
+        if vcpu.paging.is_some() {
+            let is_known = match ipa {
+                Some(ipa) => self.brings_page(syndrome, ipa),
+                // The page of a descriptor of the guest's stage 1 has lost its access flag since the guest cached the translation. The
+                // walk of the guest's own access, made again, says which one it is.
+                None => syndrome.is_of_permission(),
+            };
+            if is_known {
+                return;
+            }
         }
         let place = match ipa {
             Some(ipa) if device_at(guest, ipa).is_some() => Place::Emulated(ipa),
             Some(ipa) => Place::Memory(ipa, self.platform.machine.device_name(ipa)),
             None => Place::Unknown,
         };
-        // What hardware would answer with an external abort.
+        if let Place::Memory(at, _) = place
+            && syndrome.is_of_permission()
+            && syndrome.is_cache_maintenance()
+            && guest.has_memory(at)
+        {
+            // `DC IVAC` needs the permission to write. Memory that the guest cannot write has nothing in the caches that could be lost.
+            self.skip_instruction(syndrome.instruction_size());
+            return;
+        }
+        // What hardware would answer with an external abort. A guest that runs from local memory has its memory also where no page is.
         let has_abort = match place {
-            Place::Memory(..) => syndrome.is_of_nothing(),
+            Place::Memory(at, _) => syndrome.is_of_nothing() && !guest.has_memory(at),
             Place::Emulated(_) => true,
             Place::Unknown => false,
         };
@@ -262,8 +276,7 @@ impl Instance {
     fn abort(&mut self, syndrome: Syndrome, place: Place<'static>) -> bool {
         let vcpu = loaded(&mut self.state);
         let (id, guest) = (vcpu.guest, vcpu.shared);
-        let is_data = matches!(syndrome.decode(), Exception::DataAbort(_));
-        if is_data && syndrome.is_cache_maintenance() {
+        if syndrome.is_cache_maintenance() {
             // Most machines do not mind.
             self.skip_instruction(syndrome.instruction_size());
             return true;

@@ -37,6 +37,7 @@ impl Instance {
                 life: guest.lifecycle.now().1,
                 peer: machine.guest(end.peer).lifecycle.now(),
                 is_given: signal.is_given(),
+                ended: machine.health.last_of(end.peer),
             };
             let value = match is_register {
                 true => registers.read(offset),

@@ -177,11 +177,11 @@ impl CorePlatform {
         }
     }
 
-    /// Invalidates the TLB entries of `guest`. Its stage 2 tables must be in force.
+    /// Invalidates the TLB entries of `guest`, those of stage 2 as well if these have changed since it ran here. Its stage 2 tables must be in force.
     #[inline(always)]
-    fn forget_translations(&mut self, guest: GuestId) {
+    fn forget_translations(&mut self, guest: GuestId, changes_stage2: bool) {
         let guest = 1 << guest.0;
-        match self.caught_guests & guest != 0 {
+        match changes_stage2 || self.caught_guests & guest != 0 {
             true => cpu::forget_both_stages(),
             false => cpu::forget_guest_translations(),
         }
@@ -296,7 +296,8 @@ impl Platform for CorePlatform {
         let own = Some((vcpu.id(), vcpu.resets));
         if *last != own {
             *last = own;
-            self.forget_translations(vcpu.guest);
+            // A guest that runs from local memory begins its life without pages.
+            self.forget_translations(vcpu.guest, vcpu.paging.is_some());
         }
         vcpu.system.restore();
         if self.has_error_registers {

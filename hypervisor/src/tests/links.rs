@@ -16,6 +16,8 @@ const PEER: u64 = LINK_REGISTERS + 0x14;
 const SIGNAL: u64 = LINK_REGISTERS + 0x18;
 const ACK: u64 = LINK_REGISTERS + 0x1c;
 const STATUS: u64 = LINK_REGISTERS + 0x20;
+const ENDED: u64 = LINK_REGISTERS + 0x24;
+const CAUSE: u64 = LINK_REGISTERS + 0x28;
 
 /// Two guests with a link, on a core each, or both on core 0, where the first one is more urgent.
 fn running(cores: u8) -> Bench {
@@ -107,6 +109,7 @@ fn a_guest_sees_whether_its_peer_runs_and_in_which_life() {
     let mut bench = running(2);
     bench.opens_gic(0, 0, &[LINK_INTERRUPT]);
     assert_eq!(reads(&mut bench, 0, PEER), 1);
+    assert_eq!(reads(&mut bench, 0, ENDED), 0);
     let ends = [0, 1].map(|guest| reads(&mut bench, guest, ACCESS));
     assert_eq!(ends, [0b01, 0b11]);
     writes(&mut bench, 0, ACK);
@@ -119,6 +122,8 @@ fn a_guest_sees_whether_its_peer_runs_and_in_which_life() {
     assert_eq!(reads(&mut bench, 0, PEER), 2);
     assert_eq!(reads(&mut bench, 0, LIFE), 1);
     assert_eq!(reads(&mut bench, 1, LIFE), 2);
+    let [life, cause] = [ENDED, CAUSE].map(|it| reads(&mut bench, 0, it));
+    assert_eq!([life, cause], [1, StopReason::Reset as u64 + 1]);
     bench.until("it runs", |bench| bench.phase(1) == Phase::Running);
     writes(&mut bench, 1, ACK);
     bench.does(1, 0, |cpu| cpu.hvc([psci::SYSTEM_OFF, 0, 0, 0]));

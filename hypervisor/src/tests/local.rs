@@ -3,7 +3,7 @@
 
 use super::bench::Bench;
 use super::systems::*;
-use crate::fake::{self, printed};
+use crate::fake::{self, Register, printed};
 use spumone_config::GuestId;
 use spumone_config::packed::{OnTamper, Policy, RestartLimit, System, Trigger};
 use spumone_core::local::progress;
@@ -22,10 +22,12 @@ const RESTART: OnTamper = OnTamper::Restart(RestartLimit {
 
 /// A guest on core 0 that runs from local memory; core 1 has another guest.
 fn two_guests(on_tamper: OnTamper) -> System {
+    beside_another(GuestParts::new(&[(0, 20)]).in_local_memory(PAGES, FRAMES, on_tamper))
+}
+
+fn beside_another(guest: GuestParts) -> System {
     let guests = [
-        GuestParts::new(&[(0, 20)])
-            .in_local_memory(PAGES, FRAMES, on_tamper)
-            .with_spi(40, 50, Trigger::Edge),
+        guest.with_spi(40, 50, Trigger::Edge),
         GuestParts::new(&[(1, 10)]),
     ];
     let mut system = system(2, Policy::Steal, &guests);
@@ -137,6 +139,56 @@ fn a_guest_stays_stopped_if_its_description_says_so() {
     bench.until("it is stopped", |bench| {
         bench.phase(0) == Phase::Stopped(StopReason::Tampered)
     });
+}
+
+/// Whether its page is in local memory or not, and whatever `on-fault` says.
+#[test]
+fn a_guest_with_aborts_that_writes_what_it_must_not_starts_again() {
+    for is_there in [false, true] {
+        let guest = GuestParts::new(&[(0, 20)]).in_local_memory(PAGES, FRAMES, RESTART);
+        let mut bench = Bench::boot(&beside_another(guest.with_aborts()));
+        bench.until_all_run();
+        if is_there {
+            assert_eq!(uses(&mut bench, 0, None), Some(IMAGE[9]));
+        }
+        assert_eq!(uses(&mut bench, 0, Some(1)), None);
+        bench.until("it runs again", |bench| {
+            (bench.life(0), bench.phase(0)) == (2, Phase::Running)
+        });
+    }
+}
+
+/// Code at start may invalidate all of its image, also what it cannot write.
+#[test]
+fn maintenance_of_the_cache_writes_nothing() {
+    let mut bench = boot(true);
+    assert_eq!(uses(&mut bench, 0, None), Some(IMAGE[9]));
+    let after = bench.does_and_returns(0, 0, |cpu| {
+        const MAINTENANCE: u64 = 1 << 8;
+        cpu.registers.pc = GUEST_MEMORY;
+        let exit = cpu.store_read_only(GUEST_MEMORY);
+        let syndrome = cpu.get(Register::ESR_EL2);
+        cpu.set(Register::ESR_EL2, syndrome | MAINTENANCE);
+        exit
+    });
+    assert_eq!(after.pc, GUEST_MEMORY + 4);
+    assert_eq!((bench.life(0), bench.phase(0)), (1, Phase::Running));
+}
+
+/// The core may use translations of its TLB although a page of the guest's stage 1 is there no more for a walk of EL2.
+#[test]
+fn a_write_whose_place_is_not_known_is_executed_again() {
+    let mut bench = boot(true);
+    assert_eq!(uses(&mut bench, 20, None), Some(0));
+    let after = bench.does_and_returns(0, 0, |cpu| {
+        cpu.registers.pc = GUEST_MEMORY;
+        let exit = cpu.store_read_only(GUEST_MEMORY + 20 * PAGE);
+        // EL2 translates an address that is nowhere.
+        cpu.set(Register::FAR_EL2, 0x5000_0000);
+        exit
+    });
+    assert_eq!(after.pc, GUEST_MEMORY);
+    assert_eq!((bench.life(0), bench.phase(0)), (1, Phase::Running));
 }
 
 #[test]

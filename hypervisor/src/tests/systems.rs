@@ -327,6 +327,7 @@ pub fn system(cores: u8, policy: Policy, guests: &[GuestParts]) -> System {
         link_memory: None,
         spis: spis(&guests),
         vtcr: VTCR,
+        sections: fake::own_sections(),
         // A host does not use them.
         el2_tables: PhysAddr(0),
         board: Board {

@@ -197,6 +197,21 @@ fn damaged_tables_are_refused_by_their_names() {
     }
 }
 
+/// Both are of one release and at the same address, and each is signed.
+#[test]
+fn a_bundle_for_another_build_of_the_hypervisor_is_refused() {
+    let message = "the bundle is made for another build of the hypervisor";
+    let of = |change: fn(&mut System)| {
+        let mut system = two_guests_with_tables();
+        change(&mut system);
+        parts(&system)
+    };
+    is_refused(of(|system| system.sections.constants += 0x1000), message);
+    is_refused(of(|system| system.sections.data += 0x1000), message);
+    is_refused(of(|system| system.sections.guards[0] += 0x1000), message);
+    is_refused(of(|system| system.sections.guards.clear()), message);
+}
+
 pub fn key(seed: u8) -> KeyPair {
     KeyPair::from_seed(Seed::new([seed; 32]))
 }
