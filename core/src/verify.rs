@@ -58,7 +58,7 @@ impl fmt::Display for Refusal {
             ),
             Self::OldVersion(version, lowest) => write!(
                 f,
-                "the description has version {version}, and this hypervisor accepts {lowest} or higher: raise `version`, and build the image again"
+                "the description has version {version}, and this hypervisor accepts {lowest} or higher: it may be an old image; use the newer one. Only if this one is to replace it, raise `version` and build it again"
             ),
             Self::OtherBuild => f.write_str(
                 "the bundle is made for another build of the hypervisor: build the image with this hypervisor",

@@ -264,7 +264,7 @@ enum spumone_link_cause {
     SPUMONE_LINK_WATCHDOG = 4, /* its watchdog has expired */
     SPUMONE_LINK_OPERATOR = 5, /* the operator restarted it */
     SPUMONE_LINK_IMAGE = 6,    /* its image differs from its hash: it has not run */
-    SPUMONE_LINK_TAMPERED = 7, /* its protected memory was changed */
+    SPUMONE_LINK_TAMPERED = 7, /* its protected memory was changed, or it wrote there */
 };
 
 /* The end of a life. */

@@ -7,7 +7,7 @@ use crate::words::{counted, numbers};
 use serde_json::Value;
 use spumone_config::description::{self, POLICIES};
 use spumone_config::layout::Source;
-use spumone_config::packed::{Guest, LinkKind, WakeEarly};
+use spumone_config::packed::{Guest, LinkKind, OnStop, WakeEarly};
 use spumone_config::units::{KIB, MIB, PAGE, range, size};
 use std::fmt::Write;
 use std::path::Path;
@@ -206,6 +206,18 @@ fn guest_text(system: &System, index: usize, guest: &Guest) -> String {
             "  protected: {} compared with their hashes, in a round of {} ms; {read_only} of them the guest cannot write",
             counted(protect.count() as usize, "page"),
             protect.round_us / 1000
+        );
+    }
+    if guest.watchdog_s != 0 {
+        let then = match guest.on_stop {
+            OnStop::Restart(_) => "the guest starts again",
+            OnStop::Stop => "the guest stays stopped (`on-stop`)",
+            OnStop::MachineOff => "the machine goes off",
+        };
+        let _ = writeln!(
+            text,
+            "  watchdog of at most {} s: when it expires, {then}",
+            guest.watchdog_s
         );
     }
     for link in &guest.links {

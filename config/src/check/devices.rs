@@ -154,7 +154,7 @@ fn dma(guest: &Guest, board: &Board, problems: &mut Vec<Problem>) {
     }
     if !is_true(guest.trusted_dma) {
         let problem = Problem::new("dma-without-trust", needs("trusted-dma")).help(
-            "add `trusted-dma = true` if this guest may be trusted with the memory of all others; else give the device to a guest that \
+            "add `trusted-dma = true` if this guest may be trusted with the memory of all others and of the hypervisor; else give the device to a guest that \
              may, and that shares it over a link (docs/sharing-devices.md)",
         );
         problems.push(of_all(problem, "reaches all memory of the machine"));

@@ -158,7 +158,7 @@ fn parts(description: &Description, board: &Board, problems: &mut Vec<Problem>) 
                 units::size(least)
             );
             let label = units::size(part);
-            let help = "lower `memory` of the guest, of which each page has a hash there, or raise that of `protect`";
+            let help = "lower `memory` of the guest, of which each page has a hash there, or raise `memory` of `protect` if the board has more";
             problems.push(refused(guest, span, &what, &label, help));
         }
     }

@@ -85,7 +85,7 @@ fn restarts(guest: &Guest, problems: &mut Vec<Problem>) {
     let after_faults = guest.on_stop.is_some_and(|it| it.value == Ended::Restart);
     if !after_faults && !is_healed(guest) {
         let message = format!(
-            "guest \"{}\" has `restarts`, which only `on-stop = \"restart\"` and `protect` obey",
+            "guest \"{}\" has `restarts`, which only `on-stop = \"restart\"` and `on-tamper = \"restart\"` obey",
             guest.name.value
         );
         problems.push(
@@ -175,9 +175,12 @@ fn watchdog(guest: &Guest, problems: &mut Vec<Problem>) {
         problems.push(
             Problem::new(
                 "watchdog",
-                "the longest timeout of a watchdog must be whole seconds, from 1s to 3600s",
+                format!(
+                    "guest \"{}\": the longest timeout of a watchdog must be whole seconds, from 1s to 3600s",
+                    guest.name.value
+                ),
             )
-            .at(longest.span, format!("{} microseconds", longest.value))
+            .at(longest.span, format!("{} s", longest.value as f64 / SECOND_US as f64))
             .help("write for example watchdog = \"10s\", or leave it out"),
         );
     }

@@ -413,7 +413,7 @@ const fn cause(reason: StopReason) -> &'static str {
         StopReason::Watchdog => "its watchdog expired",
         StopReason::Operator => "operator",
         StopReason::Unverified => "image differs from its hash",
-        StopReason::Tampered => "protected memory changed",
+        StopReason::Tampered => "protected memory changed, or it wrote there",
     }
 }
 

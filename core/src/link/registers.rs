@@ -13,7 +13,7 @@
 //! | 0x1c | `ACK` | WO | any value: takes the signal back that the peer has given |
 //! | 0x20 | `STATUS` | RO | bit 0: the peer has signalled, or begun or ended a life, since the last `ACK` |
 //! | 0x24 | `ENDED` | RO | the number of the peer's life that ended last; 0: none has |
-//! | 0x28 | `CAUSE` | RO | why: 1 off, 2 reset, 3 fault, 4 its watchdog expired, 5 operator, 6 image differs from its hash, 7 protected memory changed; 0: none has ended |
+//! | 0x28 | `CAUSE` | RO | why: 1 off, 2 reset, 3 fault, 4 its watchdog expired, 5 operator, 6 image differs from its hash, 7 protected memory changed, or it wrote there; 0: none has ended |
 //! | 0x2c | `ENDED_LOW` | RO | when, in ticks of the system counter: the lower half |
 //! | 0x30 | `ENDED_HIGH` | RO | the upper half |
 //!
