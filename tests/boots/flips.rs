@@ -23,6 +23,10 @@ const MAX_FOUND_US: u64 = ROUND_MS * 1000 * 5 / 4;
 /// Of so many changes, one may have ended the guest before it was found, since the guest has executed it.
 const EXECUTED: usize = 25;
 
+/// The variable that says how many attacks the long boots make, and how many they make without it.
+const ATTACKS: &str = "SPUMONE_ATTACKS";
+const MANY: u64 = 2_000;
+
 /// A change that was made.
 struct Attack {
     life: u64,
@@ -42,12 +46,11 @@ struct Flips {
     alive: Vec<u64>,
 }
 
-/// Attacks `victim` until it has ended `count` times. `attacks`: how, for the suite `flips`.
+/// Attacks `victim` until it has ended `count` times; another `count` means other places. `attacks`: how, for the suite `flips`.
 fn flips(name: &'static str, victim: Guest, attacks: &str, count: u64) -> Flips {
     let (target, offset) = (VICTIM + CODE - SEEN_AT, ATTACKER - SEEN_AT);
-    let seed = variable("SPUMONE_SEED").unwrap_or(1);
     let bootargs = format!(
-        "suite=flips target={target:#x} offset={offset:#x} count={count} seed={seed} {attacks}"
+        "suite=flips target={target:#x} offset={offset:#x} count={count} seed={count} {attacks}"
     );
     let attacker = probe("attacker", &bootargs, &[1])
         .at(ATTACKER)
@@ -86,10 +89,6 @@ fn flips(name: &'static str, victim: Guest, attacks: &str, count: u64) -> Flips 
     };
     flips.check(count);
     flips
-}
-
-fn variable(name: &str) -> Option<u64> {
-    Some(std::env::var(name).ok()?.parse().expect("a number"))
 }
 
 /// The number behind `before`, decimal or after 0x.
@@ -225,11 +224,6 @@ fn in_local_memory(name: &'static str, count: u64) {
         );
 }
 
-/// How many attacks the long boots make.
-fn many() -> u64 {
-    variable("SPUMONE_ATTACKS").unwrap_or(2_000)
-}
-
 #[test]
 fn flips_by_hash() {
     by_hash("flips_by_hash", 100);
@@ -244,12 +238,14 @@ fn flips_in_local_memory() {
 #[test]
 #[ignore = "long"]
 fn matrix_flips_by_hash() {
-    by_hash("matrix_flips_by_hash", many());
+    let count = std::env::var(ATTACKS).map_or(MANY, |it| it.parse().expect("a number"));
+    by_hash("matrix_flips_by_hash", count);
 }
 
 /// The same.
 #[test]
 #[ignore = "long"]
 fn matrix_flips_in_local_memory() {
-    in_local_memory("matrix_flips_in_local_memory", many());
+    let count = std::env::var(ATTACKS).map_or(MANY, |it| it.parse().expect("a number"));
+    in_local_memory("matrix_flips_in_local_memory", count);
 }

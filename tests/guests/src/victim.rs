@@ -62,7 +62,9 @@ const PERIOD_US: u64 = 100;
 struct Page([AtomicU64; WORDS_A_PAGE]);
 
 impl Page {
-    const CLEAR: Self = Self([const { AtomicU64::new(0) }; WORDS_A_PAGE]);
+    const fn clear() -> Self {
+        Self([const { AtomicU64::new(0) }; WORDS_A_PAGE])
+    }
 }
 
 #[repr(C, align(4096))]
@@ -82,8 +84,8 @@ static CONSTANTS: Constants = {
     Constants(pages)
 };
 
-static STACK: Page = Page::CLEAR;
-static OWN: [Page; OWN_PAGES] = [Page::CLEAR; OWN_PAGES];
+static STACK: Page = Page::clear();
+static OWN: [Page; OWN_PAGES] = [const { Page::clear() }; OWN_PAGES];
 
 /// A word that is another one for each pair of numbers.
 const fn pattern(one: u64, other: u64) -> u64 {

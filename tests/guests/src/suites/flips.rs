@@ -115,7 +115,7 @@ fn attack() -> Verdict {
     check!(looks() > 0, "the victim does not look at its pages");
     while effective < count {
         check!(
-            wait(PATIENCE_US, || is_ready()),
+            wait(PATIENCE_US, is_ready),
             "the victim is not ready after attack {number}"
         );
         wait(random.below(delay), || false);
