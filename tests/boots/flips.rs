@@ -91,6 +91,10 @@ fn flips(name: &'static str, victim: Guest, attacks: &str, count: u64) -> Flips 
     flips
 }
 
+fn is_constant(page: u64) -> bool {
+    (CONSTANTS..CONSTANTS_END).contains(&page)
+}
+
 /// The number behind `before`, decimal or after 0x.
 fn number(line: &str, before: &str) -> Option<u64> {
     let (_, text) = line.split_once(before)?;
@@ -170,11 +174,21 @@ fn by_hash(name: &'static str, count: u64) {
         .iter()
         .find(|&page| !attacks.any(|attack| attack.page == *page));
     let executed = flips.attacks.len() - found.len();
+    // Only code can have been executed.
+    let of_constants = flips.attacks.iter().filter(|it| is_constant(it.page));
+    let of_constants = of_constants.count();
+    let found_constants = found.iter().filter(|&&page| is_constant(page)).count();
+    let late = flips.ended().filter(|&it| it > ROUND_MS * 1000).count();
+    println!("{late} of them later than a round");
     flips
         .console
         .demand(
             stray.is_none(),
             &format!("{stray:x?} was found and not attacked"),
+        )
+        .demand(
+            of_constants == found_constants,
+            &format!("{found_constants} of {of_constants} changes of constants were found"),
         )
         .demand(
             executed <= 1 + count as usize / EXECUTED,
@@ -194,7 +208,6 @@ fn in_local_memory(name: &'static str, count: u64) {
     let victim = victim().in_local_memory("76KiB");
     let pages = (CONSTANTS_END - CODE) / PAGE + OWN_PAGES;
     let flips = flips(name, victim, &format!("pages={pages} used=1"), count);
-    let is_constant = |page: u64| (CONSTANTS..CONSTANTS_END).contains(&page);
     let kept = flips.attacks.iter().filter(|attack| attack.ended.is_none());
     let kept = kept.filter(|attack| is_constant(attack.page)).count();
     let mut attacks = flips.attacks.iter().peekable();
