@@ -10,6 +10,7 @@ mod devices;
 mod ends;
 mod exact;
 mod faults;
+mod flips;
 mod hostile;
 mod links;
 mod lives;

@@ -13,6 +13,9 @@ pub const INSTRUCTIONS_PER_US: u64 = 250;
 /// The tag of the hypervisor's own lines.
 pub const HYPERVISOR: &str = HYPERVISOR_LINES;
 
+/// A failure prints so many lines of the console at most, the last ones.
+const MOST_LINES: usize = 20_000;
+
 /// What a failure has to name.
 #[derive(Clone)]
 pub(crate) struct Facts {
@@ -230,8 +233,12 @@ impl Console {
     /// Fails the test, with all that one needs to find out why.
     #[track_caller]
     pub fn fail(&self, why: &str) -> ! {
+        let first = self.lines.len().saturating_sub(MOST_LINES);
         let mut report = format!("{}: {why}\n--- console\n", self.facts.name);
-        for line in &self.lines {
+        if first > 0 {
+            let _ = writeln!(report, "({first} lines before)");
+        }
+        for line in &self.lines[first..] {
             // Writing to a string cannot fail.
             let _ = writeln!(report, "{line}");
         }

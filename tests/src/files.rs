@@ -44,6 +44,11 @@ pub fn probe() -> PathBuf {
     built(target().join(BARE_TARGET).join("release/probe"))
 }
 
+/// The guest program that the probe attacks, an ELF file.
+pub fn victim() -> PathBuf {
+    built(target().join(BARE_TARGET).join("release/victim"))
+}
+
 /// What starts QEMU on the exact clock.
 pub fn clock() -> PathBuf {
     built(root().join("build/testbed/spumone-clock.so"));

@@ -54,6 +54,13 @@ pub fn probe(name: &str, bootargs: &str, cores: &[usize]) -> Guest {
         .bootargs(bootargs)
 }
 
+/// The guest program that the probe attacks (`tests/guests/src/victim.rs`): 14 pages that must not change, and 6 others. One vCPU, on core 0.
+pub fn victim() -> Guest {
+    Guest::new("victim", "elf", &files::victim())
+        .memory("192KiB")
+        .priority(200)
+}
+
 /// As [`probe()`], from a raw image, which is written to `folder`.
 pub fn raw_probe(folder: &Path, name: &str, bootargs: &str, cores: &[usize]) -> Guest {
     let elf = std::fs::read(files::probe()).unwrap_or_default();
@@ -176,6 +183,15 @@ impl Guest {
         self
     }
 
+    /// It starts again as often as it likes, whatever has ended it.
+    pub fn restarts_without_limit(mut self) -> Self {
+        self.table.restarts = Some(Restarts {
+            most: 255,
+            within: "1us".to_owned(),
+        });
+        self.on_stop("restart")
+    }
+
     /// Its memory is at this machine address.
     pub fn at(mut self, pa: u64) -> Self {
         self.table.pa = Some(pa);
@@ -197,11 +213,7 @@ impl Guest {
     /// It has a watchdog with this longest timeout, and starts again as often as it likes.
     pub fn watched(mut self, longest: &str) -> Self {
         self.table.watchdog = Some(longest.to_owned());
-        self.table.restarts = Some(Restarts {
-            most: 255,
-            within: "1us".to_owned(),
-        });
-        self.on_stop("restart")
+        self.restarts_without_limit()
     }
 
     /// Devices passed through; those that do DMA need [`Self::trusted`].

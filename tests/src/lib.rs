@@ -25,7 +25,7 @@ mod shared;
 
 pub use boot::{Boot, bare};
 pub use console::{Console, INSTRUCTIONS_PER_US};
-pub use guest::{Guest, linux, linux_rt, probe, raw_probe, rt};
+pub use guest::{Guest, linux, linux_rt, probe, raw_probe, rt, victim};
 pub use image::Image;
 pub use machine::Machine;
 pub use shared::{SharedFiles, output, text};

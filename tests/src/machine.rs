@@ -45,6 +45,12 @@ fn receive(mut pipe: Option<impl Read + Send + 'static>) -> Receiver<Vec<u8>> {
     receiver
 }
 
+fn contains(bytes: &[u8], text: &str) -> bool {
+    bytes
+        .windows(text.len())
+        .any(|window| window == text.as_bytes())
+}
+
 impl Machine {
     pub(crate) fn start(
         facts: Facts,
@@ -142,6 +148,22 @@ impl Machine {
             self.fail(&format!("QEMU ended with {status}"));
         }
         self.console()
+    }
+
+    /// Waits until the hypervisor has said `text`, types these keys, and waits until the machine turns itself off. Unlike
+    /// [`Self::wait_until`] it does not read all of the console again and again, so that may be long.
+    pub fn finish_by(mut self, text: &str, keys: &str) -> Console {
+        let mut searched = 0;
+        while !contains(&self.bytes[searched..], text) {
+            searched = self.bytes.len().saturating_sub(text.len());
+            if !self.listen() {
+                self.fail(&format!(
+                    "the machine ended before the hypervisor said \"{text}\""
+                ));
+            }
+        }
+        self.type_keys(keys);
+        self.finish()
     }
 
     /// The console so far, and QEMU's own messages after it.

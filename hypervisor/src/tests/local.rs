@@ -232,10 +232,11 @@ fn an_interrupt_does_not_wait_for_a_page() {
 }
 
 /// Numbers that look random.
-struct Random(u64);
+pub struct Random(pub u64);
 
 impl Random {
-    fn below(&mut self, limit: u64) -> u64 {
+    /// One below `limit`.
+    pub fn below(&mut self, limit: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;

@@ -3,6 +3,7 @@
 
 use super::bench::Bench;
 use super::guest::psci;
+use super::local::Random;
 use super::systems::*;
 use super::timers::{TIMER, handles_its_timer, now, sleeps_for};
 use crate::fake::{self, Register, printed};
@@ -15,6 +16,11 @@ const ROUND_US: u32 = 1000;
 const RESTART: OnTamper = OnTamper::Restart(RestartLimit {
     most: 2,
     within_us: 3_600_000_000,
+});
+/// As often as memory changes.
+const UNLIMITED: OnTamper = OnTamper::Restart(RestartLimit {
+    most: 200,
+    within_us: 1,
 });
 const MESSAGE: &str =
     "guest guest0: the page at 0x40000000, machine address 0x40200000, has changed";
@@ -93,6 +99,52 @@ fn a_guest_stays_stopped_if_its_description_says_so() {
     });
     bench.until("it is said", |_| printed().contains("guest0 was stopped"));
     assert!(printed().contains(MESSAGE), "{}", printed());
+}
+
+/// A device flips a bit of a protected page again and again, at any moment of a round. Each time the page is found, within a round, and the guest
+/// starts again from its image; the other guest goes on. `SPUMONE_FLIPS`: how many flips.
+#[test]
+fn each_flip_is_found_within_a_round() {
+    const PAGES: u64 = 2;
+    const SIZE: u64 = PAGES * 0x1000;
+    /// A core that idles looks for leaves so often in a round, and hashes them then.
+    const LOOKS: u64 = 16;
+    let flips: u64 = std::env::var("SPUMONE_FLIPS").map_or(1_000, |it| it.parse().unwrap());
+    let mut system = two_guests(UNLIMITED, 10);
+    system.guests[0].segments[0].size = SIZE;
+    if let Some(protect) = &mut system.guests[0].protect {
+        protect.leaves[0].count = PAGES as u32;
+        protect.read_only[0].size = SIZE;
+    }
+    let mut bench = checked(&system, true);
+    let right = fake::with(|machine| machine.memory.at(memory_of(0), SIZE as usize).to_vec());
+    let mut random = Random(0x2545_F491_4F6C_DD1D);
+    let round = u64::from(ROUND_US) * TICKS_A_US as u64;
+    for life in 2..flips + 2 {
+        let start = now() + random.below(round);
+        bench.until("its time has come", |_| now() >= start);
+        let (byte, bit) = (random.below(SIZE), random.below(8));
+        fake::with(|machine| {
+            machine.uart.printed.clear();
+            machine.memory.at(memory_of(0) + byte, 1)[0] ^= 1 << bit;
+        });
+        let flipped = now();
+        bench.until("it is found", |bench| bench.phase(0) != Phase::Running);
+        let took = now() - flipped;
+        assert!(
+            took <= round + round / LOOKS,
+            "flip {life} took {took} of {round}"
+        );
+        bench.until("it runs again", |bench| {
+            (u64::from(bench.life(0)), bench.phase(0)) == (life, Phase::Running)
+        });
+        let memory = fake::with(|machine| machine.memory.at(memory_of(0), SIZE as usize).to_vec());
+        assert!(memory == right, "it does not have its image");
+        let page = GUEST_MEMORY + byte / 0x1000 * 0x1000;
+        let message = format!("guest guest0: the page at {page:#x}, ");
+        bench.until("it is said", |_| printed().contains(&message));
+        assert_eq!((bench.life(1), bench.phase(1)), (1, Phase::Running));
+    }
 }
 
 /// Stage 2 refuses the write, so memory is as before.

@@ -12,6 +12,7 @@
 mod machine;
 mod report;
 mod suites;
+mod victim_link;
 
 use core::panic::PanicInfo;
 use machine::uart::say;

@@ -11,6 +11,7 @@ pub mod cpus;
 pub mod entry;
 pub mod gic;
 pub mod interrupts;
+pub mod link;
 pub mod memory;
 pub mod mmio;
 pub mod part;

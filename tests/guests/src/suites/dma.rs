@@ -45,8 +45,9 @@ const READY: u32 = FEATURES_OK | 4;
 const BUFFERS: usize = 2;
 /// Descriptor: the device writes.
 const WRITE: u32 = 1 << 1;
-const BYTES: u32 = 8;
-const PAGE: u64 = 4096;
+/// What it writes at a time.
+pub(super) const BYTES: u32 = 8;
+pub(super) const PAGE: u64 = 4096;
 
 /// A queue (section 2.7): what the driver writes, and the device's index.
 #[repr(C, align(4096))]
@@ -109,7 +110,8 @@ fn attack() -> Verdict {
     Ok(())
 }
 
-fn start() -> Verdict {
+/// Starts the device.
+pub(super) fn start() -> Verdict {
     let set = |register, value| write32(BASE + register, value);
     check_eq!(read32(BASE + register::MAGIC), MAGIC, "a transport");
     check_eq!(read32(BASE + register::DEVICE), ENTROPY, "the device");
@@ -138,8 +140,8 @@ fn start() -> Verdict {
     Ok(())
 }
 
-/// Has the device write at this machine address.
-fn write(at: u64) -> Verdict {
+/// Has the device write at this machine address; it has done so when this returns.
+pub(super) fn write(at: u64) -> Verdict {
     QUEUE.address.store(at, Ordering::Relaxed);
     let next = QUEUE.available.load(Ordering::Relaxed).wrapping_add(1);
     QUEUE.available.store(next, Ordering::Release);

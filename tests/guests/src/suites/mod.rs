@@ -8,6 +8,7 @@ mod dma;
 mod echo;
 mod ends;
 mod fault;
+mod flips;
 mod flood;
 mod gic;
 mod hidden;
@@ -44,6 +45,7 @@ pub fn find(name: &str) -> Option<fn()> {
         "echo" => echo::run,
         "ends" => ends::run,
         "fault" => fault::run,
+        "flips" => flips::run,
         "flood" => flood::run,
         "gic" => gic::run,
         "hidden" => hidden::run,

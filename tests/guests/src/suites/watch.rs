@@ -2,11 +2,13 @@
 //! `suite=watch`: checks its own state. For `ms=` milliseconds (default 1000) each CPU compares its
 //! memory, its registers, its timers and its SGIs with what it has set, again and again, while other
 //! guests run. `seed=` gives other values than those of the same program in another guest.
-//! `sleep=1`: it sleeps between two checks.
+//! `sleep=1`: it sleeps between two checks. `slice=`: how many words of memory it compares with
+//! each check (default 2048). `link=1`: it ends when the guest at the other end of its link has ended, if not before.
 
 use crate::machine::cpus;
 use crate::machine::gic::{self, SPURIOUS};
 use crate::machine::interrupts::{self, with_handler};
+use crate::machine::link;
 use crate::machine::memory;
 use crate::machine::part::Part;
 use crate::machine::random::Random;
@@ -25,8 +27,8 @@ const SGI_SELF: u32 = 1;
 const SGI_NEXT: u32 = 2;
 /// Words of memory that each CPU checks: 1 MiB.
 const WORDS: usize = 1 << 17;
-/// Words compared with each check.
-const SLICE: usize = 1 << 11;
+/// Words compared with each check, usually.
+const SLICE: u64 = 1 << 11;
 
 struct Counts {
     ticks: [AtomicU64; 2],
@@ -112,11 +114,13 @@ fn watch() -> Verdict {
     let registers = Registers::set(&mut random);
 
     let start = now();
+    let mut duration = duration;
     let verdict = with_handler(handler, || {
         for (timer, period) in PERIODS {
             timer.start_us(period);
         }
         let verdict = look_until(start + duration, sleeps, seed, words, &patterns, &registers);
+        duration = duration.min(now() - start);
         // A CPU that did not run has missed ticks, which it now handles.
         let counts = &COUNTS[cpu()];
         unmask();
@@ -175,13 +179,22 @@ fn look_until(
     let mut random = Random::new(seed);
     // Each CPU has its own page at this virtual address.
     let alias = alias::show(words.as_ptr() as u64);
+    let slice = bootargs::number_or("slice", SLICE) as usize;
+    let has_link = bootargs::number_or("link", 0) != 0;
+    let mut peer_was_there = false;
     while now() < end {
+        if has_link {
+            match link::peer() {
+                0 if peer_was_there => break,
+                peer => peer_was_there |= peer != 0,
+            }
+        }
         // Floating point registers keep their values through all that happens in between.
         set_vectors(patterns);
         gic::send_sgi(SGI_SELF, 1 << cpu());
         gic::send_sgi(SGI_NEXT, 1 << next);
         unmask();
-        for (offset, word) in words[at..at + SLICE].iter().enumerate() {
+        for (offset, word) in words[at..at + slice].iter().enumerate() {
             let wanted = random.next();
             if *word != wanted {
                 mask();
@@ -204,8 +217,8 @@ fn look_until(
         registers.check()?;
         let shown = mmio::read64(alias);
         check_eq!(shown, words[0], "what an address shows on this CPU");
-        at += SLICE;
-        if at == words.len() {
+        at += slice;
+        if at + slice > words.len() {
             at = 0;
             random = Random::new(seed);
         }
