@@ -139,10 +139,9 @@ impl Flips {
         let Self { name, console, .. } = self;
         let restarts = console.count("spumone", "guest victim restarts");
         println!(
-            "{name}: {} attacks, {} found, {restarts} restarts; the victim has read {} changed pages",
+            "{name}: {} attacks, {} found, {restarts} restarts",
             self.attacks.len(),
-            self.found.len(),
-            self.result("changes")
+            self.found.len()
         );
         println!("from an attack to its end: {}", mean_and_most(self.ended()));
         let alive = self.alive.iter().copied();
