@@ -107,6 +107,23 @@ fn what_goes_off_is_shown() {
 }
 
 #[test]
+fn what_follows_the_end_of_a_watchdog_is_shown() {
+    let folder = folder();
+    for (on_stop, then) in [
+        ("", "the guest stays stopped (`on-stop`)"),
+        ("on-stop = \"restart\"", "the guest starts again"),
+        ("on-stop = \"machine-off\"", "the machine goes off"),
+    ] {
+        let watched = format!("priority = 200\nwatchdog = \"10s\"\n{on_stop}");
+        let system = SYSTEM.replace("priority = 200", &watched);
+        fs::write(folder.path().join("system.toml"), system).unwrap();
+        let output = spm(folder.path(), CHECK);
+        let line = format!("  watchdog of at most 10 s: when it expires, {then}\n");
+        assert!(stdout(&output).contains(&line), "{}", stdout(&output));
+    }
+}
+
+#[test]
 fn a_description_that_is_no_file_is_refused_at_once() {
     let folder = folder();
     let fifo = folder.path().join("fifo");

@@ -2,7 +2,7 @@
 //! A device of another guest changes protected memory again and again, soon after the guest that it belongs to lives again. Each change is found,
 //! the guest starts again, and other guests on the same cores notice nothing.
 
-use boot_tests::{Boot, Console, ESCAPE, Guest, probe, victim};
+use boot_tests::{Boot, Console, ESCAPE, Guest, environment, probe, victim};
 
 /// Where the attacked guest is on the machine, and where the other one is.
 const VICTIM: u64 = 0x4800_0000;
@@ -250,7 +250,7 @@ fn flips_in_local_memory() {
 #[test]
 #[ignore = "long"]
 fn matrix_flips_by_hash() {
-    let count = std::env::var(ATTACKS).map_or(MANY, |it| it.parse().expect("a number"));
+    let count = environment::number(ATTACKS, MANY);
     by_hash("matrix_flips_by_hash", count);
 }
 
@@ -258,6 +258,6 @@ fn matrix_flips_by_hash() {
 #[test]
 #[ignore = "long"]
 fn matrix_flips_in_local_memory() {
-    let count = std::env::var(ATTACKS).map_or(MANY, |it| it.parse().expect("a number"));
+    let count = environment::number(ATTACKS, MANY);
     in_local_memory("matrix_flips_in_local_memory", count);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Guests that do all they can to disturb: no other guest is affected, and the hypervisor runs on.
 
-use boot_tests::{Boot, ESCAPE, probe};
+use boot_tests::{Boot, ESCAPE, environment, probe};
 
 fn boot(name: &str, seed: u64, homes: &[usize]) {
     let hostile = format!("suite=hostile seed={seed} ops=8000");
@@ -95,7 +95,7 @@ fn hostile_random_instructions() {
 #[test]
 #[ignore = "long"]
 fn matrix_hostile_random_instructions() {
-    let millions = std::env::var("SPUMONE_MILLIONS").map_or(20, |it| it.parse().expect("a number"));
+    let millions = environment::number("SPUMONE_MILLIONS", 20);
     let machine = Boot::new("matrix_hostile_random_instructions").qemu([
         "-icount",
         "shift=2,sleep=off",

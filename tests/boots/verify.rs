@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Images that are signed, damaged or unsigned: what the hypervisor refuses, and by which name.
 
-use boot_tests::{Boot, Image, linux, probe, rt};
+use boot_tests::{Boot, Image, environment, linux, probe, rt};
 
 /// A guest that is damaged in some tests, and one that must run in any case.
 fn two_guests(name: &str) -> Boot {
@@ -119,7 +119,7 @@ fn verify_hardly_delays_the_first_period() {
 #[test]
 #[ignore = "long"]
 fn verify_images_that_were_changed_at_random() {
-    let images = std::env::var("SPUMONE_IMAGES").map_or(200, |it| it.parse().expect("a number"));
+    let images = environment::number("SPUMONE_IMAGES", 200);
     let workers = std::thread::available_parallelism().map_or(1, |it| it.get() as u64);
     std::thread::scope(|scope| {
         for worker in 0..workers {

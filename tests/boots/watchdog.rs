@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Watchdogs of guests: a guest that hangs starts again in time, and the others lose nothing (exact clock).
 
-use boot_tests::{Boot, Console, ESCAPE, Guest, linux, probe, rt};
+use boot_tests::{Boot, Console, ESCAPE, Guest, environment, linux, probe, rt};
 
 /// How much later than its timeout a guest may have stopped, in microseconds.
 const LATE_US: u64 = 1_000;
@@ -249,7 +249,7 @@ fn linux_starts_again_ten_times_in_a_row() {
 /// Boots a guest that hangs in each of so many lives in a row, or as many as `SPUMONE_LIVES` says, until the other one has printed its result, too. The health log has the last ends only:
 /// for those before, the lives must be equally long.
 fn hangs_often(boot: Boot, hung: Guest, lives: usize, result: (&str, &str)) -> Console {
-    let lives = std::env::var("SPUMONE_LIVES").map_or(lives, |it| it.parse().expect("a number"));
+    let lives = environment::number("SPUMONE_LIVES", lives as u64) as usize;
     let mut machine = boot.guest(hung.named("hung")).start();
     let console = machine.wait_until(&format!("{lives} lives"), |console| {
         console.expect_not("hung", "FAIL");

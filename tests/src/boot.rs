@@ -2,6 +2,7 @@
 //! Describes a boot and starts it.
 
 use crate::console::{Console, Facts, INSTRUCTIONS_PER_US};
+use crate::environment;
 use crate::files;
 use crate::guest::Guest;
 use crate::image::Image;
@@ -17,10 +18,7 @@ use std::time::Duration;
 const LIMIT: u64 = 300;
 
 fn limit(seconds: u64) -> Duration {
-    let from_environment = std::env::var("SPUMONE_LIMIT")
-        .ok()
-        .and_then(|seconds| seconds.parse().ok());
-    Duration::from_secs(from_environment.unwrap_or(seconds))
+    Duration::from_secs(environment::number("SPUMONE_LIMIT", seconds))
 }
 
 /// Runs the probe guest on the bare machine with `cores` cores, under the name "probe".

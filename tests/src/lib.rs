@@ -14,6 +14,7 @@
 
 mod boot;
 mod console;
+pub mod environment;
 mod files;
 mod flat;
 mod guest;
