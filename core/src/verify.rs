@@ -119,7 +119,8 @@ pub fn description(
     Ok((header, system))
 }
 
-/// Verifies that a description that was verified is made for the build of the hypervisor whose parts are at `own`.
+/// Verifies that a description is made for this build of the hypervisor. `system`: decoded from a verified description; `own`: where the parts of
+/// this build are.
 ///
 /// # Errors
 ///

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Bounds, from the linked EL2 program, how many instructions EL2 executes at most between two looks for interrupts.
 //!
-//! It also checks what protects the core's predictions from guests, which can train them: no path from the exit of a guest to the next entry has an
-//! indirect branch ([`analysis`]), and only one return follows a guest whose call was before the guest ran ([`returns`]). Paths that lead only to
-//! the death of EL2, or to the machine being turned off, do not count.
+//! A guest can train the core's predictions of branches. So the tool also checks that no path from the exit of a guest to the next entry has an
+//! indirect branch ([`analysis`]), and that a guest can mislead one return only, which has a barrier ([`returns`]). A path that ends with the death
+//! of EL2, or with the machine off, does not count.
 
 #![forbid(unsafe_code)]
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Checks that only one return at EL2 follows a guest whose call was before the guest ran: that of the function that has entered the guest, which
-//! has a barrier for it (`hypervisor/src/hardware/guest.rs`). So one function has to call that function, and never return.
+//! Checks which returns at EL2 a guest can mislead. A core predicts where a return goes from the last calls, and a guest makes calls, too. So a return
+//! can be misled if EL2 made its call before the guest ran. The function that enters the guest returns so, and has a barrier for it
+//! (`hypervisor/src/hardware/guest.rs`). No other function may: exactly one function calls it, and that caller never returns.
 
 use crate::instruction::{Flow, SIZE, flow};
 use crate::problem::Problem;

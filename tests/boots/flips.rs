@@ -123,7 +123,7 @@ impl Attack {
 }
 
 impl Flips {
-    /// How long each attack took to end a life, of those that did.
+    /// The time from an attack to the end of the life, in microseconds, for each attack that ended one.
     fn ended(&self) -> impl Iterator<Item = u64> + Clone {
         self.attacks.iter().filter_map(|attack| attack.ended)
     }

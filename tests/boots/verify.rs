@@ -137,56 +137,37 @@ fn verify_images_that_were_changed_at_random() {
 fn boot_changed(name: &str, number: u64) {
     // Knuth's multiplicative hash: the same bytes in each run.
     let random = (number + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 20;
-    let flip = move |image: &mut Image, start: u64, size: u64| image.flip(start + random % size);
     // With time counted in instructions, a core that sleeps takes no time of the host.
     let boot = two_guests(name).qemu(["-icount", "shift=2,sleep=off"]);
-    match number % 5 {
-        0 => refused(
-            boot,
-            move |image| {
-                let description = image.description();
-                flip(
-                    image,
-                    description.start,
-                    description.end - description.start,
-                );
-            },
-            "the description differs from its hash",
-        ),
-        1 => refused(
-            boot,
-            move |image| {
-                let tables = image.system.stage2_pages;
-                flip(image, tables.offset, tables.size);
-            },
-            "the stage 2 tables differ from their hash",
-        ),
-        2 => refused(
-            boot,
-            move |image| {
-                let tables = image.system.el2_pages;
-                flip(image, tables.offset, tables.size);
-            },
-            "the hypervisor's own tables differ from their hash",
-        ),
-        part => {
-            let damage = move |image: &mut Image| {
-                let segment = image.system.guests[0].segments[0];
-                match part {
-                    3 => flip(image, segment.offset, segment.size),
-                    _ => flip(image, segment.list, segment.leaves() * 32),
-                }
-            };
-            let message = match part {
-                3 => "guest one: image: the page at 0x4",
-                _ => "guest one: image: the list of hashes differs",
-            };
-            boot.damaged(damage)
-                .run()
-                .expect("spumone", message)
-                .expect_not("one", "probe")
-                .rt_is_well("other")
-                .machine_ended();
-        }
+    let part = number % 5;
+    let message = match part {
+        0 => "the description differs from its hash",
+        1 => "the stage 2 tables differ from their hash",
+        2 => "the hypervisor's own tables differ from their hash",
+        3 => "guest one: image: the page at 0x4",
+        _ => "guest one: image: the list of hashes differs",
+    };
+    let damage = move |image: &mut Image| {
+        let (system, description) = (&image.system, image.description());
+        let (stage2, own) = (&system.stage2_pages, &system.el2_pages);
+        let segment = &system.guests[0].segments[0];
+        let (start, size) = match part {
+            0 => (description.start, description.end - description.start),
+            1 => (stage2.offset, stage2.size),
+            2 => (own.offset, own.size),
+            3 => (segment.offset, segment.size),
+            _ => (segment.list, segment.leaves() * 32),
+        };
+        image.flip(start + random % size);
+    };
+    if part < 3 {
+        refused(boot, damage, message);
+        return;
     }
+    boot.damaged(damage)
+        .run()
+        .expect("spumone", message)
+        .expect_not("one", "probe")
+        .rt_is_well("other")
+        .machine_ended();
 }

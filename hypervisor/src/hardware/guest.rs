@@ -96,8 +96,9 @@ global_asm!(
     "ldp x23, x24, [sp, #48]",
     "ldp x25, x26, [sp, #64]",
     "ldp x27, x28, [sp, #80]",
-    // The guest's calls have trained the core's prediction of returns, and the next return is the only one at EL2 whose call was before the guest
-    // ran, since `run_for_ever` never returns (`scripts/stretches` checks that). This call has the core predict that it goes to the barrier.
+    // The core predicts where a return goes from the last calls, and those are the guest's. It would mispredict the return below, since EL2 made its
+    // call before the guest ran. After this `bl` the core predicts that the return goes to the barrier. All later returns at EL2 follow their calls,
+    // since the caller, `run_for_ever`, never returns (`scripts/stretches` checks that).
     "bl 1f",
     "dsb nsh",
     "isb",

@@ -235,13 +235,13 @@ impl Instance {
             known => known,
         };
         if vcpu.paging.is_some() {
-            let is_known = match ipa {
+            let is_executed_again = match ipa {
                 Some(ipa) => self.brings_page(syndrome, ipa),
-                // The page of a descriptor of the guest's stage 1 has lost its access flag since the guest cached the translation. The
-                // walk of the guest's own access, made again, says which one it is.
+                // EL2 could not translate the address: a page with the guest's stage 1 tables has lost its access flag, and the guest's core
+                // had still cached the translation. The guest makes its access again; its own walk then faults at that page.
                 None => syndrome.is_of_permission(),
             };
-            if is_known {
+            if is_executed_again {
                 return;
             }
         }

@@ -155,7 +155,7 @@ fn start_interrupts() {
     msr!("icc_igrpen1_el1", 1);
 }
 
-/// Sleeps until the counter has this value. Interrupts stay masked; one that is pending ends WFI.
+/// Sleeps until the counter has the value `due`. Interrupts stay masked: a pending interrupt ends WFI, and is not taken.
 fn sleep_until(due: u64) {
     const PENDING: u64 = 1 << 7;
     msr!("cntv_cval_el0", due);
@@ -182,8 +182,8 @@ fn never_written() -> (u64, u64) {
     )
 }
 
-/// Whether the page at this address, number `number` of those that it never writes, is as it was. `is_first`: this is the first look of
-/// the first life.
+/// Whether a page that the guest never writes is unchanged: the page at `address`, the `number`th of them. `is_first`: the first life looks at the
+/// page for the first time, and keeps its sum.
 fn is_as_before(address: u64, number: u64, is_first: bool) -> bool {
     let mut sum = 0_u64;
     for place in (address..address + PAGE).step_by(8) {

@@ -6,9 +6,9 @@ pub const REGISTERS: u64 = 0x0C00_0000;
 /// Its memory: the words below, of 64 bits. The victim writes them. They stay when it starts again.
 const MEMORY: u64 = 0x0C10_0000;
 
-/// The number of the life whose first period has come.
+/// The number of the victim's life. The victim writes it in the first period of each life.
 pub const ALIVE: u64 = MEMORY;
-/// When that was: the counter.
+/// The value of the counter in that period.
 pub const ALIVE_AT: u64 = MEMORY + 8;
 /// How often the victim has looked at all of its pages in this life, and the life's number from bit [`LIFE_SHIFT`] on.
 pub const SWEEPS: u64 = MEMORY + 16;
