@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Watchdogs of guests: a guest that hangs starts again in time, and the others lose nothing (exact clock).
 
-use boot_tests::{Boot, Console, ESCAPE, Guest, environment, linux, probe, rt};
+use boot_tests::{Boot, Console, ESCAPE, Guest, Machine, environment, linux, probe, rt};
 
 /// How much later than its timeout a guest may have stopped, in microseconds.
 const LATE_US: u64 = 1_000;
@@ -24,28 +24,36 @@ fn ends(console: &Console, guest: &str) -> Vec<(u64, u64)> {
     ends
 }
 
+/// The health log has the last 16 ends: it is printed more often than that.
+const LIVES_A_LOG: usize = 8;
+
 /// Boots a guest that hangs beside another one, until it has hung in `lives` lives and the other one has printed its `result`. Checks that
 /// each life ended in time.
 fn hangs(boot: Boot, hung: Guest, lives: usize, (other, result): (&str, &str)) -> Console {
     let mut machine = boot.guest(hung.named("hung")).start();
-    let console = machine.wait_until(&format!("{lives} lives"), |console| {
-        console.expect_not("hung", "FAIL");
-        console.count("spumone", "guest hung restarts: its watchdog has expired") >= lives
-    });
-    drop(console);
+    for ended in (LIVES_A_LOG..lives).step_by(LIVES_A_LOG) {
+        drop(wait_for_lives(&mut machine, ended));
+        machine.type_until(
+            &format!("{ESCAPE}s"),
+            "spumone",
+            &format!("s life {ended} of guest hung ended"),
+        );
+    }
+    drop(wait_for_lives(&mut machine, lives));
     machine.wait_for(other, result);
     // So its line is whole.
     machine.wait_for("spumone", &format!("guest {other} is off"));
     let console = machine.type_until(
         &format!("{ESCAPE}s"),
         "spumone",
-        "s life 1 of guest hung ended",
+        &format!("s life {lives} of guest hung ended"),
     );
     machine.type_keys(&format!("{ESCAPE}xx"));
     drop(console);
     let console = machine.finish();
     let ends = ends(&console, "hung");
-    console.demand(ends.len() >= lives, "too few lives have ended");
+    let are_known = (1..=lives as u64).all(|life| ends.iter().any(|it| it.0 == life));
+    console.demand(are_known, "the health log lacks a life");
     for (petted, &(life, ended)) in petted(&console).into_iter().zip(&ends) {
         let took = ended - petted;
         // The guest reads the counter after its call.
@@ -53,6 +61,14 @@ fn hangs(boot: Boot, hung: Guest, lives: usize, (other, result): (&str, &str)) -
         console.demand(is_in_time, &format!("life {life} took {took} us"));
     }
     console
+}
+
+/// Waits until so many lives have ended.
+fn wait_for_lives(machine: &mut Machine, lives: usize) -> Console {
+    machine.wait_until(&format!("{lives} lives"), |console| {
+        console.expect_not("hung", "FAIL");
+        console.count("spumone", "guest hung restarts: its watchdog has expired") >= lives
+    })
 }
 
 #[test]
@@ -200,8 +216,12 @@ fn linux_counts_stolen_time() {
     );
 }
 
-/// With time counted in instructions, on one thread of the host: a core that sleeps takes none of its time.
+/// With time counted in instructions, on one thread of the host: 250 instructions/µs. A core that sleeps takes none of the host's time.
 const COUNTED: [&str; 2] = ["-icount", "shift=2,sleep=off"];
+/// The same with 62.5 instructions/µs: Linux spins for a second in each life.
+const COUNTED_SLOWLY: [&str; 2] = ["-icount", "shift=4,sleep=off"];
+/// A life of the probe and of FreeRTOS is shorter.
+const LIFE_MS: u64 = 1_100;
 
 #[test]
 #[ignore = "long"]
@@ -211,7 +231,7 @@ fn a_guest_starts_again_a_thousand_times_in_a_row() {
         .cores(2)
         .qemu(COUNTED)
         .limit(7200)
-        .guest(rt("period=10ms duration=1000s"));
+        .guest(rt(&format!("period=10ms duration={}ms", lives() * LIFE_MS)));
     let hung = probe("hung", "suite=watchdog timeout=1 hang=wfi", &[1, 0])
         .priority(100)
         .watched("1s");
@@ -221,12 +241,16 @@ fn a_guest_starts_again_a_thousand_times_in_a_row() {
 #[test]
 #[ignore = "long"]
 fn freertos_starts_again_a_thousand_times_in_a_row() {
+    let bootargs = format!(
+        "suite=watch sleep=1 slice=256 seed=4 ms={}",
+        lives() * LIFE_MS
+    );
     let boot = Boot::new("freertos_starts_again_a_thousand_times_in_a_row")
         .policy("steal")
         .cores(2)
         .qemu(COUNTED)
         .limit(7200)
-        .guest(probe("good", "suite=watch ms=1000000 seed=4", &[1, 0]).priority(100));
+        .guest(probe("good", &bootargs, &[1, 0]).priority(100));
     let hung = rt("period=1ms duration=0 watchdog=1s hang=5ms")
         .priority(200)
         .watched("1s");
@@ -235,27 +259,37 @@ fn freertos_starts_again_a_thousand_times_in_a_row() {
 
 #[test]
 #[ignore = "long"]
-fn linux_starts_again_ten_times_in_a_row() {
-    let boot = Boot::new("linux_starts_again_ten_times_in_a_row")
+fn linux_starts_again_a_thousand_times_in_a_row() {
+    /// A life is at most so long in this machine's time.
+    const LIFE_S: u64 = 13;
+    let lives = lives();
+    let boot = Boot::new("linux_starts_again_a_thousand_times_in_a_row")
         .policy("steal")
         .cores(3)
         .memory_mib(1024)
-        .qemu(COUNTED)
-        .limit(7200)
-        .guest(rt("period=1ms load=10% duration=10s"));
-    // Linux does not boot in the same time in each life; the health log has the ends of so few.
-    hangs(boot, linux_that_panics("1s"), 10, ("rt", "rt-result")).rt_is_well("rt");
+        .qemu(COUNTED_SLOWLY)
+        .limit(20_000)
+        .guest(rt(&format!("period=10ms duration={}s", lives * LIFE_S)));
+    hangs(
+        boot,
+        linux_that_panics("1s"),
+        lives as usize,
+        ("rt", "rt-result"),
+    )
+    .rt_is_well("rt");
+}
+
+/// In how many lives a guest hangs at night.
+fn lives() -> u64 {
+    environment::number("SPUMONE_LIVES", 1_000)
 }
 
 /// Boots a guest that hangs in each of a thousand lives in a row, or as many as `SPUMONE_LIVES` says, until the other one has printed its result, too.
 /// The health log has the last ends only, so the lives must be equally long: for guests that boot in the same time in each life.
 fn hangs_often(boot: Boot, hung: Guest, result: (&str, &str)) -> Console {
-    let lives = environment::number("SPUMONE_LIVES", 1_000) as usize;
+    let lives = lives() as usize;
     let mut machine = boot.guest(hung.named("hung")).start();
-    let console = machine.wait_until(&format!("{lives} lives"), |console| {
-        console.expect_not("hung", "FAIL");
-        console.count("spumone", "guest hung restarts: its watchdog has expired") >= lives
-    });
+    let console = wait_for_lives(&mut machine, lives);
     let petted = petted(&console);
     drop(console);
     machine.wait_for(result.0, result.1);

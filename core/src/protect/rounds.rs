@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! When each protected leaf of a guest is due, and which core checks it.
 //!
-//! A round goes over all leaves once. They become due one by one, evenly over the time that the description has for a round; a core that
-//! idles claims the next leaf that is due. So an idle machine does no more than it is asked to. A leaf that no core has checked in the time of
-//! a round after it was due is late: it is also claimed by cores that run vCPUs of lower bands than the guest's, or of the lowest one. So a
-//! round takes twice its time if no core idles. The next round begins when the time of a round is over and the former round has ended,
-//! even if a core notices that later.
+//! A round goes over all leaves once, and no leaf may go unchecked for longer than the time that the description has for a round. So leaves
+//! become due one by one, evenly over three quarters of that time; a core that idles claims the next leaf that is due. A leaf that no core
+//! has claimed an eighth of the time after it was due is late: it is also claimed by cores that run vCPUs of lower bands than the guest's,
+//! or of the lowest one. The last eighth is for such a core to look, and to check. The next round begins three quarters of the time after the
+//! former one, even if a core notices that later.
 
 use super::Progress;
 use crate::load::{Claim, Claims, Phases};
@@ -24,8 +24,10 @@ pub struct Pace {
 
 /// In so many pieces of a round a core that idles looks for leaves that are due.
 const LOOKS_A_ROUND: u64 = 32;
-/// A core that does not idle looks no more often, since each look is an exit of its vCPU.
+/// A core that does not idle looks no more often if the round allows it, since each look is an exit of its vCPU.
 const LEAST_LATE_LOOK_US: u32 = 1_000;
+/// In so many pieces of a round it looks in any case.
+const LATE_LOOKS_A_ROUND: u64 = 16;
 
 impl Pace {
     /// So many leaves in a round of so many microseconds.
@@ -45,29 +47,37 @@ impl Pace {
 
     /// How often a core that does not idle looks for leaves that are late.
     pub fn late_look(&self) -> Ticks {
-        self.look()
-            .max(Ticks::from_micros(LEAST_LATE_LOOK_US, self.frequency_hz))
+        let least = Ticks::from_micros(LEAST_LATE_LOOK_US, self.frequency_hz);
+        let most = Ticks(self.round.0 / LATE_LOOKS_A_ROUND + 1);
+        self.look().max(least.min(most))
     }
 
-    /// The time that a round is to take.
+    /// The time that a round may take.
     pub const fn round(&self) -> Ticks {
         self.round
+    }
+
+    /// From the begin of a round to that of the next one.
+    const fn period(&self) -> Ticks {
+        Ticks(self.round.0.div_ceil(4).saturating_mul(3))
+    }
+
+    /// How long after it was due a leaf is late.
+    const fn late_after(&self) -> Ticks {
+        Ticks(self.round.0 / 8)
     }
 
     /// How long after the begin of a round leaf `number` is due.
     fn due_after(&self, number: u32) -> Ticks {
         let leaves = u64::from(self.leaves.max(1));
-        Ticks(
-            u64::from(number)
-                .saturating_mul(self.round.0)
-                .div_ceil(leaves),
-        )
+        let due = u64::from(number).saturating_mul(self.period().0);
+        Ticks(due.div_ceil(leaves))
     }
 
     /// How many leaves are due so long after the begin of a round: the first one at once.
     fn due(&self, elapsed: Ticks) -> u32 {
-        let elapsed = elapsed.0.min(self.round.0);
-        let due = u64::from(self.leaves).saturating_mul(elapsed) / self.round.0;
+        let period = self.period().0;
+        let due = u64::from(self.leaves).saturating_mul(elapsed.0.min(period)) / period;
         (due as u32).saturating_add(1).min(self.leaves)
     }
 
@@ -119,9 +129,9 @@ impl Rounds {
         self.claim_later(core, now, pace, Ticks(0))
     }
 
-    /// As [`Self::claim`], a leaf that is late: no core has idled since it was due, for the time of a round.
+    /// As [`Self::claim`], a leaf that is late: no core has idled for an eighth of a round since it was due.
     pub fn claim_late(&self, core: PcpuId, now: Ticks, pace: &Pace) -> Option<u32> {
-        self.claim_later(core, now, pace, pace.round)
+        self.claim_later(core, now, pace, pace.late_after())
     }
 
     /// When the next leaf that no core has claimed is late; `now` if that cannot be told, since a core checks a leaf or has given one back.
@@ -138,7 +148,7 @@ impl Rounds {
             true => Ticks(began).saturating_add(pace.due_after(number)),
             false => self.next_begin(Ticks(began), pace),
         };
-        due.saturating_add(pace.round).max(now)
+        due.saturating_add(pace.late_after()).max(now)
     }
 
     /// Claims a leaf that was due so long ago.
@@ -167,9 +177,12 @@ impl Rounds {
     }
 
     /// When the next round begins, after one that began at `began` and in which all leaves have been checked. No core needs to look just then.
+    /// A round that ended in time does not delay it: else leaves that were late would be late again.
     fn next_begin(&self, began: Ticks, pace: &Pace) -> Ticks {
         let ended = Ticks(self.checked.load(Ordering::Relaxed));
-        began.saturating_add(pace.round).max(ended)
+        let spare = pace.round.saturating_sub(pace.period());
+        let planned = began.saturating_add(pace.period());
+        planned.max(ended.saturating_sub(spare))
     }
 
     /// Has a round begin at `start`, unless another core does. Returns `start`.
@@ -218,6 +231,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
     use std::collections::BTreeMap;
+    use std::vec;
     use std::vec::Vec;
 
     const CORE: PcpuId = PcpuId(0);
@@ -241,46 +255,48 @@ mod tests {
     }
 
     #[test]
-    fn leaves_are_due_one_by_one_and_a_round_begins_when_its_time_is_over() {
+    fn leaves_are_due_one_by_one_and_a_round_begins_when_three_quarters_of_its_time_are_over() {
         let (rounds, pace) = (Rounds::new(), pace(4, 4000));
         assert_eq!(checked(&rounds, &pace, 5000), [0]);
-        assert_eq!(checked(&rounds, &pace, 5999), []);
-        assert_eq!(checked(&rounds, &pace, 6000), [1]);
-        // It is late.
-        assert_eq!(checked(&rounds, &pace, 8500), [2, 3]);
-        assert_eq!(checked(&rounds, &pace, 8999), []);
+        assert_eq!(checked(&rounds, &pace, 5749), []);
+        assert_eq!(checked(&rounds, &pace, 5750), [1]);
+        // It was due before.
+        assert_eq!(checked(&rounds, &pace, 7500), [2, 3]);
+        assert_eq!(checked(&rounds, &pace, 7999), []);
         let progress = |took_ms, rounds| Progress {
             pages: 4,
             took_ms,
             rounds,
         };
-        assert_eq!(rounds.progress(&pace), progress(3, 1));
-        assert_eq!(checked(&rounds, &pace, 9000), [0]);
-        // No round is left out, although this one takes longer than it should.
-        assert_eq!(checked(&rounds, &pace, 29_000), [1, 2, 3, 0]);
-        assert_eq!(rounds.progress(&pace), progress(20, 2));
+        assert_eq!(rounds.progress(&pace), progress(2, 1));
+        assert_eq!(checked(&rounds, &pace, 8000), [0]);
+        // No round is left out, although this one takes longer than it should. The next one has begun a quarter of its time ago.
+        assert_eq!(checked(&rounds, &pace, 29_000), [1, 2, 3, 0, 1]);
+        assert_eq!(rounds.progress(&pace), progress(21, 2));
+        assert_eq!(checked(&rounds, &pace, 29_499), []);
+        assert_eq!(checked(&rounds, &pace, 29_500), [2]);
     }
 
     #[test]
-    fn a_leaf_is_late_when_the_time_of_a_round_has_passed_since_it_was_due() {
+    fn a_leaf_is_late_an_eighth_of_a_round_after_it_was_due() {
         let (rounds, pace) = (Rounds::new(), pace(4, 4000));
         let late = |now: u64| rounds.claim_late(CORE, Ticks(now), &pace);
         // The round begins.
         assert_eq!(late(1000), None);
-        assert_eq!(late(4999), None);
-        assert_eq!(late(5000), Some(0));
-        rounds.finish(Ticks(5000), &pace);
-        assert_eq!(late(5999), None);
-        assert_eq!(late(6000), Some(1));
+        assert_eq!(late(1499), None);
+        assert_eq!(late(1500), Some(0));
+        rounds.finish(Ticks(1500), &pace);
+        assert_eq!(late(2249), None);
+        assert_eq!(late(2250), Some(1));
+        rounds.finish(Ticks(2250), &pace);
         // A core that idles does not wait for that.
-        assert_eq!(checked(&rounds, &pace, 6000), [2, 3]);
-        rounds.finish(Ticks(6000), &pace);
-        // The next round has begun then.
-        assert_eq!(late(9999), None);
-        assert_eq!(late(10_000), Some(0));
-        rounds.finish(Ticks(10_000), &pace);
-        assert_eq!(late(10_999), None);
-        assert_eq!(late(11_000), Some(1));
+        assert_eq!(checked(&rounds, &pace, 3250), [2, 3]);
+        // The next round begins at 4000.
+        assert_eq!(late(4499), None);
+        assert_eq!(late(4500), Some(0));
+        rounds.finish(Ticks(4500), &pace);
+        assert_eq!(late(5249), None);
+        assert_eq!(late(5250), Some(1));
     }
 
     #[test]
@@ -289,14 +305,14 @@ mod tests {
         let next = |now: u64| rounds.next_late(Ticks(now), &pace);
         assert_eq!(next(500), Ticks(500), "no round has begun");
         assert_eq!(checked(&rounds, &pace, 1000), [0]);
-        // It is due after 1333.3 ticks of the round.
-        assert_eq!(next(1000), Ticks(6334));
-        assert_eq!(rounds.claim(CORE, Ticks(3000), &pace), Some(1));
-        assert_eq!(next(3000), Ticks(3000), "it may be given back");
-        rounds.finish(Ticks(3000), &pace);
-        assert_eq!(checked(&rounds, &pace, 4000), [2]);
-        // The next round begins at 5000.
-        assert_eq!(next(4000), Ticks(9000));
+        // It is due after 1,000 ticks of the round.
+        assert_eq!(next(1000), Ticks(2500));
+        assert_eq!(rounds.claim(CORE, Ticks(2400), &pace), Some(1));
+        assert_eq!(next(2400), Ticks(2400), "it may be given back");
+        rounds.finish(Ticks(2400), &pace);
+        assert_eq!(checked(&rounds, &pace, 3000), [2]);
+        // The next round begins at 4000.
+        assert_eq!(next(3000), Ticks(4500));
         assert_eq!(next(9500), Ticks(9500));
     }
 
@@ -371,6 +387,35 @@ mod tests {
             }
         }
 
+        /// Cores idle from time to time; when a leaf is late, a core that does not idle looks, and checks at once what is late.
+        #[test]
+        fn no_leaf_is_unchecked_for_longer_than_the_time_of_a_round(
+            leaves in 1..40_u32,
+            idles in proptest::collection::vec(0..20_000_u64, 1..100),
+        ) {
+            let (rounds, pace) = (Rounds::new(), pace(leaves, 16_000));
+            let mut last = vec![0; leaves as usize];
+            let (mut now, mut look) = (0, Ticks(0));
+            for idle in idles.into_iter().scan(0, |time, gap| { *time += gap; Some(*time) }) {
+                while now < idle {
+                    now = idle.min(look.0);
+                    let claim = || match now == idle {
+                        true => rounds.claim(CORE, Ticks(now), &pace),
+                        false => rounds.claim_late(CORE, Ticks(now), &pace),
+                    };
+                    while let Some(leaf) = claim() {
+                        rounds.finish(Ticks(now), &pace);
+                        last[leaf as usize] = now;
+                    }
+                    if let Some(oldest) = last.iter().min() {
+                        prop_assert!(now - oldest <= 16_000, "{last:?} at {now}");
+                    }
+                    let late = rounds.next_late(Ticks(now), &pace);
+                    look = late.max(Ticks(now).saturating_add(pace.late_look()));
+                }
+            }
+        }
+
         /// Whatever cores do: each leaf is checked once in each round, by one core at a time, and none before it is due.
         #[test]
         fn each_leaf_is_checked_once_a_round(
@@ -378,7 +423,7 @@ mod tests {
             steps in proptest::collection::vec(step(), 1..200),
         ) {
             let (rounds, pace) = (Rounds::new(), pace(leaves, 5000));
-            let (mut now, mut began, mut begun, mut last) = (0, 0, 0, 0);
+            let (mut now, mut began, mut begun, mut last) = (0_u64, 0, 0, 0_u64);
             let mut held = BTreeMap::new();
             let mut done = Vec::new();
             for step in steps {
@@ -389,14 +434,14 @@ mod tests {
                             continue;
                         };
                         if begun == 0 || done.len() == leaves as usize {
-                            began = if begun == 0 { now } else { last.max(began + 5000) };
+                            began = if begun == 0 { now } else { (began + 3750).max(last.saturating_sub(1250)) };
                             prop_assert!(now >= began);
                             begun += 1;
                             done.clear();
                         }
                         prop_assert!(!done.contains(&leaf), "it was checked in this round");
                         prop_assert!(held.values().all(|it| *it != leaf), "another core checks it");
-                        prop_assert!(u64::from(leaf) * 5000 <= (now - began) * u64::from(leaves));
+                        prop_assert!(u64::from(leaf) * 3750 <= (now - began) * u64::from(leaves));
                         held.insert(core, leaf);
                     }
                     Step::Finish(core) => {
