@@ -498,7 +498,7 @@ fn read_scheduler(mut table: Table<'_, '_, '_>, default_policy: Policy) -> Sched
     let names_policy = table.has("policy");
     let policy = table.optional("policy", |value| choice(value, POLICIES));
     let quantum_us = table
-        .optional("quantum", duration_us)
+        .optional("quantum", |value| duration_us(value, "2ms"))
         .unwrap_or(Spanned::new(DEFAULT_QUANTUM_US, table.span));
     let interrupt_priorities = table
         .optional("interrupt-priorities", |value| {
@@ -555,7 +555,7 @@ fn read_guest(mut table: Table<'_, '_, '_>) -> Option<Guest> {
     let on_fault = table.optional("on-fault", |value| choice(value, ON_FAULT));
     let (on_stop, on_tamper, restarts) = ending::read(&mut table);
     let protect = protect::read(&mut table);
-    let watchdog_us = table.optional("watchdog", duration_us);
+    let watchdog_us = table.optional("watchdog", |value| duration_us(value, "2s"));
     let stolen_time = table.optional("stolen-time", boolean);
     let sets_power = table.optional("sets-power", boolean);
     let vcpus = table.list("vcpus", "a list of cores such as [0, 1]", number);

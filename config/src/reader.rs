@@ -472,13 +472,13 @@ pub(crate) fn size(value: &DeValue<'_>) -> Result<u64, Mismatch> {
     }
 }
 
-/// Reads a duration such as `"2ms"` into microseconds.
-pub(crate) fn duration_us(value: &DeValue<'_>) -> Result<u64, Mismatch> {
-    let wanted = "a time such as \"2ms\"";
+/// Reads a duration such as `"2ms"` into microseconds. `example`: one that the key may have.
+pub(crate) fn duration_us(value: &DeValue<'_>, example: &str) -> Result<u64, Mismatch> {
+    let wanted = format!("a time such as \"{example}\"");
     match value.as_str() {
         Some(text) => units::parse_duration_us(text)
             .map_err(|cure| Mismatch::new(format!("must be {wanted}")).help(cure)),
-        None => Err(Mismatch::of_type(wanted, value)),
+        None => Err(Mismatch::of_type(&wanted, value)),
     }
 }
 

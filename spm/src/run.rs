@@ -159,7 +159,9 @@ fn start(mut qemu: Command, args: &RunArgs, system: &System) -> Result<ExitCode,
         .map(|seconds| (seconds, Instant::now() + Duration::from_secs(seconds)));
     let mut stopping_since = None;
     let mut failure = None;
+    let mut beginning = Beginning::default();
     while let Some(bytes) = pipe.as_ref().and_then(|pipe| pipe.read(IDLE)) {
+        beginning.feed(&bytes);
         let shows = shown.feed(&bytes);
         let shows = shows.map_err(|error| Failure::io("show", Path::new("the console"), &error));
         let logs = match &mut log {
@@ -200,6 +202,10 @@ fn start(mut qemu: Command, args: &RunArgs, system: &System) -> Result<ExitCode,
             .end()
             .map_err(|error| Failure::io("write", path, &error))?;
     }
+    if beginning.is_refusal() {
+        let message = "the hypervisor has refused the image, and turned the machine off";
+        return Err(Failure::environment(message).help("the last line above says which part of it"));
+    }
     let number = signal.load(Ordering::Relaxed);
     Ok(match end {
         _ if stopping_since.is_none() => exit_code(status),
@@ -210,6 +216,28 @@ fn start(mut qemu: Command, args: &RunArgs, system: &System) -> Result<ExitCode,
         }
         None => exit_code(status),
     })
+}
+
+/// What the machine prints first: before any guest runs, so no guest can forge it.
+#[derive(Default)]
+struct Beginning(Vec<u8>);
+
+impl Beginning {
+    /// Longer than the hypervisor's line about an image that it refuses.
+    const SIZE: usize = 256;
+    /// How that line begins (`refuse` in `hypervisor/src/epitaph.rs`), behind nothing but the end of a line.
+    const REFUSAL: &'static str = "spumone does not start: ";
+
+    fn feed(&mut self, bytes: &[u8]) {
+        let room = Self::SIZE - self.0.len();
+        self.0.extend(bytes.iter().take(room));
+    }
+
+    /// Whether the hypervisor has refused the image.
+    fn is_refusal(&self) -> bool {
+        let text = String::from_utf8_lossy(&self.0);
+        text.trim_start().starts_with(Self::REFUSAL)
+    }
 }
 
 fn terminate(child: &Child) {
@@ -224,4 +252,29 @@ fn exit_code(status: ExitStatus) -> ExitCode {
         .or(status.signal().map(|signal| 128 + signal))
         .unwrap_or(1);
     ExitCode::from(u8::try_from(code).unwrap_or(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_is_what_the_machine_prints_first() {
+        let is_refusal = |chunks: &[&str]| {
+            let mut beginning = Beginning::default();
+            for chunk in chunks {
+                beginning.feed(chunk.as_bytes());
+            }
+            beginning.is_refusal()
+        };
+        let line = "spumone does not start: the description differs from its hash\r\n";
+        assert!(is_refusal(&["\r\n", line]));
+        assert!(is_refusal(&[
+            "\r\nspumone does",
+            " not start: ",
+            &"x".repeat(1000)
+        ]));
+        assert!(!is_refusal(&["Spumone 0.1.0 on qemu-virt\r\n", line]));
+        assert!(!is_refusal(&[]));
+    }
 }

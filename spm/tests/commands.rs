@@ -362,6 +362,22 @@ fn qemu_is_started_with_the_machine_of_the_description() {
     );
 }
 
+/// QEMU ends well then, since the hypervisor turns the machine off.
+#[test]
+fn a_run_fails_if_the_hypervisor_refuses_the_image() {
+    let folder = folder();
+    let line = "spumone does not start: the description differs from its hash";
+    qemu(folder.path(), "10.0.2", &format!("echo; echo '{line}'"));
+    let output = spm(folder.path(), RUN);
+    assert_eq!(output.status.code(), Some(3));
+    assert!(stdout(&output).contains(line), "{}", stdout(&output));
+    assert!(
+        stderr(&output).contains("has refused the image"),
+        "{}",
+        stderr(&output)
+    );
+}
+
 #[test]
 fn arguments_that_reach_this_machine_need_permission() {
     let folder = folder();

@@ -59,7 +59,7 @@ fn frame(value: &DeValue<'_>) -> Result<u64, Mismatch> {
 
 /// What it costs to turn a core off or on, in microseconds: a second at most.
 fn cost(value: &DeValue<'_>) -> Result<u32, Mismatch> {
-    let time = duration_us(value)?;
+    let time = duration_us(value, "500us")?;
     match u32::try_from(time) {
         Ok(time) if u64::from(time) <= SECOND_US => Ok(time),
         _ => Err(Mismatch::new("must be at most 1s")),

@@ -4,7 +4,7 @@
 //! Stage 2 maps pages, so two devices in one 4 KiB page must belong to one guest.
 
 use crate::board::{Board, Device};
-use crate::description::{Description, Guest};
+use crate::description::{By, Description, Guest};
 use crate::packed::{MAX_GUEST_INTERRUPTS, MAX_RANGES};
 use crate::problem::{Problem, Spanned};
 use crate::reader::did_you_mean;
@@ -125,6 +125,10 @@ fn dma(guest: &Guest, board: &Board, problems: &mut Vec<Problem>) {
         }
         return;
     };
+    // In local memory it can have none, whatever it says.
+    if guest.protect.as_ref().is_some_and(|it| it.by == By::Local) {
+        return;
+    }
     let names: Vec<_> = devices
         .iter()
         .map(|name| format!("\"{}\"", name.value))

@@ -60,9 +60,11 @@ fn read_restarts(table: &mut Table<'_, '_, '_>) -> Option<Spanned<RestartLimit>>
     let mut inner = table.table("restarts", "restarts", wanted)?;
     let span = inner.span;
     let most = inner.required("most", "5", |value| number_in(value, 1..=255));
-    let within = inner.required("within", "\"10s\"", |value| match duration_us(value)? {
-        time @ 1..=LONGEST_US => Ok(time),
-        _ => Err(Mismatch::new("must be from 1us to 3600s")),
+    let within = inner.required("within", "\"10s\"", |value| {
+        match duration_us(value, "10s")? {
+            time @ 1..=LONGEST_US => Ok(time),
+            _ => Err(Mismatch::new("must be from 1us to 3600s")),
+        }
     });
     inner.finish_with(TABLES);
     let limit = RestartLimit {

@@ -68,9 +68,12 @@ pub(super) fn read(table: &mut Table<'_, '_, '_>) -> Option<Protect> {
     let by = inner.required("by", "\"hash\"", |value| choice(value, WAYS));
     let has_ranges = inner.has("ranges");
     let wanted = format!("a list of ranges such as [{EXAMPLE}]");
-    let ranges = inner.list("ranges", &wanted, range);
+    let mut all_are_read = true;
+    let ranges = inner.list("ranges", &wanted, |value| {
+        range(value).inspect_err(|_| all_are_read = false)
+    });
     let round = inner.optional("round", |value| {
-        let time = duration_us(value)?;
+        let time = duration_us(value, "1s")?;
         match ROUND_US.contains(&time) {
             true => Ok(time),
             false => Err(Mismatch::new("must be from 1ms to 3600s")),
@@ -79,8 +82,8 @@ pub(super) fn read(table: &mut Table<'_, '_, '_>) -> Option<Protect> {
     let memory = inner.optional("memory", size);
     inner.finish_with(TABLES);
     let by = by?.value;
-    // Without a list that cannot be read, other pages would be protected.
-    if has_ranges && ranges.is_none() {
+    // Without a list that cannot be read, or a part of it, other pages would be protected.
+    if has_ranges && (ranges.is_none() || !all_are_read) {
         return None;
     }
     Some(Protect {

@@ -13,7 +13,7 @@ pub(super) fn read(value: &DeValue<'_>) -> Result<WakeEarly, Mismatch> {
     match value.as_str() {
         Some("auto") => Ok(WakeEarly::Auto),
         Some("off") => Ok(WakeEarly::Off),
-        Some(text) if text.starts_with(|it: char| it.is_ascii_digit()) => duration_us(value)
+        Some(text) if text.starts_with(|it: char| it.is_ascii_digit()) => duration_us(value, "8us")
             .map(|time| WakeEarly::Microseconds(u32::try_from(time).unwrap_or(u32::MAX))),
         Some(text) => Err(Mismatch::new(format!("must be {WANTED}, not \"{text}\""))),
         None => Err(Mismatch::of_type(WANTED, value)),

@@ -35,7 +35,7 @@ pub enum Subject<'a> {
     /// The guest restarts, having ended for this reason.
     Restarts(StopReason),
     /// The guest would restart, but has done so too often.
-    RestartsTooOften,
+    RestartsTooOften(StopReason),
     /// The guest's driver of the link with this number has broken the rules.
     BreaksRules(u8),
     /// The guest's driver of the link with this number has not accepted what frames for it need.
@@ -72,7 +72,11 @@ impl<'a> Notice<'a> {
                 (" restarts: its watchdog has expired", None)
             }
             Subject::Restarts(_) => (" restarts", None),
-            Subject::RestartsTooOften => (
+            Subject::RestartsTooOften(StopReason::Watchdog) => (
+                " was stopped: its watchdog has expired, and it has ended more often than its restarts allow",
+                None,
+            ),
+            Subject::RestartsTooOften(_) => (
                 " was stopped: it has ended more often than its restarts allow",
                 None,
             ),
@@ -320,6 +324,8 @@ mod tests {
             Subject::Restarts(StopReason::Reset),
             Subject::Restarts(StopReason::Watchdog),
             Subject::Stopped(StopReason::Watchdog),
+            Subject::RestartsTooOften(StopReason::Fault),
+            Subject::RestartsTooOften(StopReason::Watchdog),
             Subject::BreaksRules(7),
         ];
         for subject in subjects {
@@ -337,6 +343,8 @@ mod tests {
                guest linux restarts\n\
              guest linux restarts: its watchdog has expired\n\
              guest linux was stopped: its watchdog has expired\n\
+               guest linux was stopped: it has ended more often than its restarts allow\n\
+               guest linux was stopped: its watchdog has expired, and it has ended more often than its restarts allow\n\
                guest linux: its driver of link 7 breaks the rules of virtio; the device is down until it is reset\n\
                guest linux: its driver of link 10 takes no offloads, and frames that need them are lost; \
                write offloads = false in this [[link]]\n";

@@ -206,7 +206,7 @@ impl Instance {
                 let ending = guest.restarts.ending(wishes, reason, now, frequency);
                 let subject = match ending {
                     Ending::Restarts => Subject::Restarts(reason),
-                    Ending::StaysAtLimit => Subject::RestartsTooOften,
+                    Ending::StaysAtLimit => Subject::RestartsTooOften(reason),
                     Ending::Stays | Ending::MachineGoesOff => Subject::Stopped(reason),
                 };
                 self.say_of(id, subject);
