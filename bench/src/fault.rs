@@ -115,6 +115,7 @@ impl<'a> Report<'a> {
         let place = self.ipa.unwrap_or("an unknown address");
         let why = match FaultStatus::of(self.syndrome) {
             FaultStatus::Translation(_) | FaultStatus::AddressSize(_) => ", where it has nothing",
+            FaultStatus::Permission(_) if self.is_write() => ", which it may only read",
             FaultStatus::Permission(_) => ", where it may not do that",
             FaultStatus::External | FaultStatus::ExternalOnWalk(_) => ", which the machine refused",
             _ => "",
@@ -150,6 +151,15 @@ impl<'a> Report<'a> {
                 "  to give it this device, add to guest {}: devices = [\"{device}\"]",
                 self.guest
             )),
+            None if self.is_write()
+                && matches!(FaultStatus::of(self.syndrome), FaultStatus::Permission(_)) =>
+            {
+                Some(
+                    "  if the guest has `protect`: it may not write the pages that are protected; \
+                 name those that it never writes in `ranges`"
+                        .into(),
+                )
+            }
             None if self.syndrome.is_of_nothing() => Some(
                 "  no device of the board is there; if it should be memory, \
                  set `ipa` and `memory` of the guest so that they cover it"
@@ -303,8 +313,14 @@ mod tests {
         assert_eq!(
             explained(report),
             "  vcpu 1 wrote 1 byte at an unknown address (virtual address 0xffff80000a012030), \
-             where it may not do that\n  \
+             which it may only read\n  \
              data abort, stage 2 permission fault at level 3"
+        );
+        let page = Place::Memory(GuestAddr(0x4020_0000), None);
+        let protected = explained(self::report(0x9200_0000 | 1 << 24 | 1 << 6 | 0xf, page));
+        assert!(
+            protected.contains("may not write the pages that are protected"),
+            "{protected}"
         );
     }
 
