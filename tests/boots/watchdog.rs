@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Watchdogs of guests: a guest that hangs starts again in time, and the others lose nothing (exact clock).
 
-use boot_tests::{Boot, Console, ESCAPE, Guest, Machine, environment, linux, probe, rt};
+use boot_tests::{Boot, Console, ESCAPE, Guest, environment, linux, probe, rt};
 
 /// How much later than its timeout a guest may have stopped, in microseconds.
 const LATE_US: u64 = 1_000;
@@ -31,25 +31,18 @@ const LIVES_A_LOG: usize = 8;
 /// each life ended in time.
 fn hangs(boot: Boot, hung: Guest, lives: usize, (other, result): (&str, &str)) -> Console {
     let mut machine = boot.guest(hung.named("hung")).start();
-    for ended in (LIVES_A_LOG..lives).step_by(LIVES_A_LOG) {
-        drop(wait_for_lives(&mut machine, ended));
-        machine.type_until(
-            &format!("{ESCAPE}s"),
-            "spumone",
-            &format!("s life {ended} of guest hung ended"),
-        );
+    let logs = (LIVES_A_LOG..lives).step_by(LIVES_A_LOG).chain([lives]);
+    for ended in logs {
+        machine.wait_until(&format!("{ended} lives"), |console| {
+            has_ended(console, ended)
+        });
+        let end = format!("s life {ended} of guest hung ended");
+        machine.type_until(&format!("{ESCAPE}s"), "spumone", &end);
     }
-    drop(wait_for_lives(&mut machine, lives));
     machine.wait_for(other, result);
     // So its line is whole.
     machine.wait_for("spumone", &format!("guest {other} is off"));
-    let console = machine.type_until(
-        &format!("{ESCAPE}s"),
-        "spumone",
-        &format!("s life {lives} of guest hung ended"),
-    );
     machine.type_keys(&format!("{ESCAPE}xx"));
-    drop(console);
     let console = machine.finish();
     let ends = ends(&console, "hung");
     let are_known = (1..=lives as u64).all(|life| ends.iter().any(|it| it.0 == life));
@@ -63,12 +56,10 @@ fn hangs(boot: Boot, hung: Guest, lives: usize, (other, result): (&str, &str)) -
     console
 }
 
-/// Waits until so many lives have ended.
-fn wait_for_lives(machine: &mut Machine, lives: usize) -> Console {
-    machine.wait_until(&format!("{lives} lives"), |console| {
-        console.expect_not("hung", "FAIL");
-        console.count("spumone", "guest hung restarts: its watchdog has expired") >= lives
-    })
+/// Whether so many lives have ended.
+fn has_ended(console: &Console, lives: usize) -> bool {
+    console.expect_not("hung", "FAIL");
+    console.count("spumone", "guest hung restarts: its watchdog has expired") >= lives
 }
 
 #[test]
@@ -289,7 +280,9 @@ fn lives() -> u64 {
 fn hangs_often(boot: Boot, hung: Guest, result: (&str, &str)) -> Console {
     let lives = lives() as usize;
     let mut machine = boot.guest(hung.named("hung")).start();
-    let console = wait_for_lives(&mut machine, lives);
+    let console = machine.wait_until(&format!("{lives} lives"), |console| {
+        has_ended(console, lives)
+    });
     let petted = petted(&console);
     drop(console);
     machine.wait_for(result.0, result.1);
