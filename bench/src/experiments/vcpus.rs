@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `vcpus`: throughput of a Linux with any number of vCPUs on any number of cores, without a real-time guest.
 
+mod work;
+
 use super::loads::{self, CORES};
 use super::yardstick::{self, Yardstick};
 use super::{About, Defaults, Evaluation, Experiment, Plan, Table, Verdict, lhp, shares};
@@ -190,7 +192,7 @@ impl Case<'_> {
     fn bare_table(&self) -> Table {
         let title = format!("`{}` on the bare machine", self.yardstick.name);
         let mut table = Table::new(&title, &["cores", "seconds"]);
-        for cores in 1..=CORES {
+        for cores in 1..=MOST {
             let seconds = self.seconds(&bare_label(self.yardstick, cores));
             let cell = seconds.map_or("-".into(), |it| it.show(3));
             table.rows.push(vec![cores.to_string(), cell]);
@@ -200,7 +202,7 @@ impl Case<'_> {
 
     /// Where the time went on the bare machines, and in all pairs.
     fn shares(&self) -> Table {
-        let bare = (1..=CORES).map(|cores| {
+        let bare = (1..=MOST).map(|cores| {
             let label = bare_label(self.yardstick, cores);
             (
                 match cores {
@@ -230,7 +232,7 @@ impl Case<'_> {
                     "over_ideal": self.over_ideal(policy, it) })
             })
         });
-        let bare = (1..=CORES).map(|cores| {
+        let bare = (1..=MOST).map(|cores| {
             json!({ "cores": cores, "seconds": self.seconds(&bare_label(self.yardstick, cores)) })
         });
         json!({
@@ -248,7 +250,7 @@ impl Experiment for Vcpus {
 
     fn runs(&self, plan: &Plan) -> Result<Vec<Run>, String> {
         let yardstick = yardstick::find(loads::yardstick(plan))?;
-        let bare = (1..=CORES).map(|cores| {
+        let bare = (1..=MOST).map(|cores| {
             let machine = Machine::BareLinux(linux(plan, yardstick, cores));
             run(plan, bare_label(yardstick, cores), machine)
         });
@@ -293,7 +295,7 @@ impl Experiment for Vcpus {
                 case.verdict(policy, "more vCPUs than cores", |it| it.vcpus > it.cores),
             ]
         });
-        let tables = policies().map(|it| case.table(it));
+        let tables = policies().flat_map(|it| [case.table(it), case.work(it)]);
         Evaluation {
             figure: Figure::Lines(Lines {
                 title: "Time of Linux's work over the ideal, by its vCPUs and the cores".into(),
@@ -319,6 +321,9 @@ impl Experiment for Vcpus {
                     linux(plan, yardstick, 1).arguments.join(" "),
                     yardstick.what
                 ),
+                "With more CPUs, Linux executes more for the same work: its CPUs wake each other more often, and wait for each other's locks. The bare machines with \
+                 more cores than that have the same work, and show how much more."
+                    .into(),
                 "Ideal: the median time of the bare machine with as many cores as there are vCPUs, or cores if those are fewer.".into(),
                 lhp::WINDOW.into(),
             ],
@@ -333,7 +338,7 @@ mod tests {
     use crate::experiments::loads::tests::plan as whole;
     use crate::results::samples;
 
-    fn plan() -> Plan {
+    pub(super) fn plan() -> Plan {
         Plan {
             policies: vec!["steal".into()],
             ..whole()
