@@ -209,8 +209,8 @@ fn linux_counts_stolen_time() {
 
 /// With time counted in instructions, on one thread of the host: 250 instructions/µs. A core that sleeps takes none of the host's time.
 const COUNTED: [&str; 2] = ["-icount", "shift=2,sleep=off"];
-/// The same with 62.5 instructions/µs: Linux spins for a second in each life.
-const COUNTED_SLOWLY: [&str; 2] = ["-icount", "shift=4,sleep=off"];
+/// On the exact clock, so many instructions in a microsecond: a guest that hangs executes them for a second in each life.
+const SLOWLY: u64 = 50;
 /// A life of the probe and of FreeRTOS is shorter.
 const LIFE_MS: u64 = 1_100;
 
@@ -237,11 +237,11 @@ fn freertos_starts_again_a_thousand_times_in_a_row() {
         lives() * LIFE_MS
     );
     let boot = Boot::new("freertos_starts_again_a_thousand_times_in_a_row")
-        .policy("none")
+        .policy("steal")
         .cores(2)
-        .qemu(COUNTED_SLOWLY)
+        .exact_at(SLOWLY)
         .limit(7200)
-        .guest(probe("good", &bootargs, &[1]).priority(100));
+        .guest(probe("good", &bootargs, &[1, 0]).priority(100));
     let hung = rt("period=1ms duration=0 watchdog=1s hang=5ms")
         .priority(200)
         .watched("1s");
@@ -258,7 +258,7 @@ fn linux_starts_again_a_thousand_times_in_a_row() {
         .policy("steal")
         .cores(3)
         .memory_mib(1024)
-        .qemu(COUNTED_SLOWLY)
+        .exact_at(SLOWLY)
         .limit(20_000)
         .guest(rt(&format!("period=10ms duration={}s", lives * LIFE_S)));
     hangs(

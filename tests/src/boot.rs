@@ -63,6 +63,8 @@ pub struct Boot {
     links: Vec<Link>,
     qemu_args: Vec<String>,
     exact: bool,
+    /// Instructions of each core in a microsecond of the exact clock.
+    speed: u64,
     end_us: Option<u64>,
     typed: Option<String>,
     limit: u64,
@@ -89,6 +91,7 @@ impl Boot {
             links: Vec::new(),
             qemu_args: Vec::new(),
             exact: false,
+            speed: INSTRUCTIONS_PER_US,
             end_us: None,
             typed: None,
             limit: LIMIT,
@@ -200,6 +203,12 @@ impl Boot {
         self
     }
 
+    /// As [`Self::exact`], with so many instructions in a microsecond: for guests that spin for seconds.
+    pub fn exact_at(mut self, speed: u64) -> Self {
+        self.speed = speed;
+        self.exact()
+    }
+
     /// As [`Self::exact`]; the machine ends at this virtual time, if not before.
     pub fn exact_until_us(mut self, end_us: u64) -> Self {
         self.end_us = Some(end_us);
@@ -299,7 +308,7 @@ impl Boot {
             Some(counted) => {
                 let mut clock = Command::new(files::clock());
                 clock
-                    .args(["--q", "500", "--ipus", &INSTRUCTIONS_PER_US.to_string()])
+                    .args(["--q", "500", "--ipus", &self.speed.to_string()])
                     .arg("--json")
                     .arg(counted);
                 if let Some(end_us) = self.end_us {
