@@ -127,6 +127,9 @@ fn verify_images_that_were_changed_at_random() {
                 let name = format!("verify_images_that_were_changed_at_random_{worker}");
                 for number in (worker..images).step_by(workers as usize) {
                     boot_changed(&name, number);
+                    if number % 1_000 == 999 {
+                        println!("{} images", number + 1);
+                    }
                 }
             });
         }

@@ -38,6 +38,7 @@ fn hangs(boot: Boot, hung: Guest, lives: usize, (other, result): (&str, &str)) -
         });
         let end = format!("s life {ended} of guest hung ended");
         machine.type_until(&format!("{ESCAPE}s"), "spumone", &end);
+        println!("{ended} lives");
     }
     machine.wait_for(other, result);
     // So its line is whole.
