@@ -472,7 +472,7 @@ pub(crate) fn size(value: &DeValue<'_>) -> Result<u64, Mismatch> {
     }
 }
 
-/// Reads a duration such as `"2ms"` into microseconds. `example`: one that the key may have.
+/// Reads a duration such as `"2ms"` into microseconds. `example` is a duration that the key accepts; the message about a bad value shows it.
 pub(crate) fn duration_us(value: &DeValue<'_>, example: &str) -> Result<u64, Mismatch> {
     let wanted = format!("a time such as \"{example}\"");
     match value.as_str() {

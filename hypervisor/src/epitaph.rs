@@ -14,6 +14,7 @@ use core::fmt::{self, Write};
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use spumone_config::types::MAX_PCPUS;
 use spumone_config::{PcpuId, PhysAddr};
+use spumone_core::console::format::REFUSAL;
 use spumone_core::schedule::{Band, kick_sgi};
 
 /// First word of the page once an epitaph is written.
@@ -213,7 +214,7 @@ pub fn die(message: fmt::Arguments<'_>) -> ! {
 /// any other one runs.
 pub fn refuse(message: fmt::Arguments<'_>) -> ! {
     let mut out = LastWords(UART.load(Ordering::Relaxed));
-    let _ = writeln!(out, "\nspumone does not start: {message}");
+    let _ = writeln!(out, "\n{REFUSAL}{message}");
     out.wait_until_sent();
     hardware::system_off();
     hardware::halt()

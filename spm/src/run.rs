@@ -15,6 +15,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use spumone_bench::qemu::{self as arguments, Arguments, Machine, PROGRAM};
 use spumone_config::units::MIB;
+use spumone_core::console::format::REFUSAL;
 use std::fs::File;
 use std::io::{self, IsTerminal};
 use std::os::unix::process::ExitStatusExt;
@@ -225,8 +226,6 @@ struct Beginning(Vec<u8>);
 impl Beginning {
     /// Longer than the hypervisor's line about an image that it refuses.
     const SIZE: usize = 256;
-    /// How that line begins (`refuse` in `hypervisor/src/epitaph.rs`), behind nothing but the end of a line.
-    const REFUSAL: &'static str = "spumone does not start: ";
 
     fn feed(&mut self, bytes: &[u8]) {
         let room = Self::SIZE - self.0.len();
@@ -236,7 +235,7 @@ impl Beginning {
     /// Whether the hypervisor has refused the image.
     fn is_refusal(&self) -> bool {
         let text = String::from_utf8_lossy(&self.0);
-        text.trim_start().starts_with(Self::REFUSAL)
+        text.trim_start().starts_with(REFUSAL)
     }
 }
 

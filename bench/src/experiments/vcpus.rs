@@ -321,8 +321,8 @@ impl Experiment for Vcpus {
                     linux(plan, yardstick, 1).arguments.join(" "),
                     yardstick.what
                 ),
-                "With more CPUs, Linux executes more for the same work: its CPUs wake each other more often, and wait for each other's locks. The bare machines with \
-                 more cores than that have the same work, and show how much more."
+                "Linux may execute more instructions for the same work if it has more CPUs. So it does the same work on bare machines with as many cores as vCPUs, \
+                 too, and a table compares the instructions of both."
                     .into(),
                 "Ideal: the median time of the bare machine with as many cores as there are vCPUs, or cores if those are fewer.".into(),
                 lhp::WINDOW.into(),

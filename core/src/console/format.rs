@@ -12,6 +12,9 @@
 //! All other control characters are quoted too, except those of the guest with the focus: its programs may draw on the
 //! terminal.
 
+/// How the hypervisor's line about an image begins that it refuses. It is the first line of the machine, and has no tag.
+pub const REFUSAL: &str = "spumone does not start: ";
+
 /// The name of the hypervisor's own lines.
 pub use spumone_config::types::HYPERVISOR_NAME as HYPERVISOR;
 /// The largest number of bytes of a name that are used.

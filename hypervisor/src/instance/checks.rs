@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Checks what must not change in the memory of guests that run: while the core idles, and, if no core has idled for long, in the time of
-//! vCPUs below the guest, or of the lowest band. `core/src/protect` says what is due, and what is late.
+//! Checks what must not change in the memory of guests that run: while the core idles, and, for what is late, in the time of vCPUs
+//! below the guest, or of the lowest band. `core/src/protect` says what is due, and what is late.
 
 use super::{Helped, Instance};
 use crate::cpu;

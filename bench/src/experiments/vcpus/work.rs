@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How much Linux itself executes with more CPUs, on the bare machine too: what no hypervisor can take away.
+//! How many instructions Linux itself executes for the same work with more CPUs, under the hypervisor and on the bare machine.
 
 use super::{Case, Pair, bare_label};
 use crate::clock::Profiled;
