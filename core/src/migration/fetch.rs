@@ -8,7 +8,7 @@ use super::claim::{become_host_core, claim_for_core, is_cut_off};
 use super::core_state::Catch;
 use super::grace::Leaves;
 use super::interrupt::take_interrupts;
-use super::notify::{notify_other_core, pass_on, publish_level};
+use super::notify::{To, notify_other_core, pass_on, publish_level};
 use super::park::{is_rung, park_claimed};
 use super::platform::{Platform, State, TracePoint};
 use super::policy::{Candidate, Fetcher, Running, Verdict};
@@ -56,12 +56,19 @@ pub(super) fn fetch<P: Platform>(state: &mut State<P>, platform: &mut P, now: Ti
         publish_level(state, platform, Level::IDLE);
     }
     let movable = state.movable;
+    let is_shared = state.rules.leaves_shared_cores && state.scheduler.same_band_waits();
+    // The policy would leave it all that is not of a higher band and not cut off.
+    let leaves_up_to = state.scheduler.current_band().filter(|_| is_shared);
     let mut elsewhere = VcpuSet::EMPTY;
     // At most 32 times: vCPUs.
     for id in movable.iter() {
         let concerns = match platform.shared().slot(id).peek(state.core) {
             Peek::Nothing => false,
-            Peek::Runnable => true,
+            Peek::Runnable(host) => {
+                leaves_up_to.is_none()
+                    || platform.shared().band(id) > leaves_up_to
+                    || is_cut_off(platform.shared(), id, host)
+            }
             // Its host core delivers its interrupts, unless the vCPU is cut off there.
             Peek::Waits(host) => is_cut_off(platform.shared(), id, host),
         };
@@ -201,7 +208,7 @@ fn choose<P: Platform>(
             state.scheduler.yield_current();
         }
         if let Some(id) = choice.left_over {
-            notify_other_core(state, platform, id, true);
+            notify_other_core(state, platform, id, To::Any);
         }
     }
     Fetched::TookTime

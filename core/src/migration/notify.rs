@@ -5,6 +5,7 @@
 use super::core_state::CoreState;
 use super::park::{host_core_of, is_parked_here, park};
 use super::platform::{Platform, State, TracePoint};
+use super::presence::Published;
 use super::shared::VcpuFacts;
 use super::slot::ParkedState;
 use super::turn::arm_short_turn;
@@ -58,7 +59,13 @@ pub fn park_or_keep<P: Platform>(state: &mut State<P>, platform: &mut P, id: Vcp
     // was parked.
     let is_runnable = state.scheduler.state(id) == Some(VcpuState::Runnable);
     if (is_runnable || higher_band_runs) && is_parked_here(state, platform, id) {
-        notify_other_core(state, platform, id, true);
+        let to = match higher_band_runs || !state.rules.leaves_shared_cores {
+            true => To::Any,
+            // It has its turn here again. A core that no longer has another vCPU waiting finds it there at its next decision, or is notified
+            // when the next turn here is over.
+            false => To::NotShared,
+        };
+        notify_other_core(state, platform, id, to);
         if higher_band_runs && state.notify_at == Ticks::NEVER {
             // That core may take another vCPU first, or run a higher band by then. Without a park delay,
             // `publish_and_notify` has looked before this vCPU was parked.
@@ -104,10 +111,30 @@ fn park_kept<P: Platform>(state: &mut State<P>, platform: &mut P) -> bool {
 /// Publishes which band this core runs. Publishes only changes, because publishing needs a fence.
 #[inline(always)]
 pub(super) fn publish_level<P: Platform>(state: &State<P>, platform: &P, level: Level) {
+    let published = Published {
+        level,
+        others_wait: false,
+    };
+    publish(state, platform, published);
+}
+
+#[inline(always)]
+fn publish<P: Platform>(state: &State<P>, platform: &P, now: Published) {
     let presence = platform.shared().presence(state.core);
-    if presence.level() != level {
-        presence.publish(level);
+    if presence.published() != now {
+        presence.publish_all(now);
     }
+}
+
+/// Which cores are notified of a parked vCPU, beside those that idle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum To {
+    /// No others.
+    Idle,
+    /// Those that run a lower band, or its band if no other vCPU of that band waits there.
+    NotShared,
+    /// Those that run no higher band.
+    Any,
 }
 
 /// Notifies one core that a vCPU is parked: see [`core_to_notify`].
@@ -115,14 +142,14 @@ pub(super) fn notify_other_core<P: Platform>(
     state: &mut State<P>,
     platform: &mut P,
     id: VcpuId,
-    or_busy: bool,
+    to: To,
 ) {
-    notify(state, platform, id, or_busy, |_, _| true);
+    notify(state, platform, id, to, |_, _| true);
 }
 
 /// As [`notify_other_core`], on a core that was notified itself and goes off. It notifies no other core that goes off, which would pass it on, too.
 pub(super) fn pass_on<P: Platform>(state: &mut State<P>, platform: &mut P, id: VcpuId) {
-    notify(state, platform, id, true, P::is_wanted);
+    notify(state, platform, id, To::Any, P::is_wanted);
 }
 
 /// Notifies one of the cores that may be.
@@ -131,7 +158,7 @@ fn notify<P: Platform>(
     state: &mut State<P>,
     platform: &mut P,
     id: VcpuId,
-    or_busy: bool,
+    to: To,
     may_be: impl Fn(&P, PcpuId) -> bool,
 ) {
     let Some(&VcpuFacts { band, cores, .. }) = platform.shared().vcpu(id) else {
@@ -144,9 +171,9 @@ fn notify<P: Platform>(
         .others_from(state.core)
         .filter(|&other| is_program || !platform.shared().excludes_kernels(other))
         .filter(|&other| may_be(platform, other))
-        .map(|other| (other, platform.shared().presence(other).level()))
+        .map(|other| (other, platform.shared().presence(other).published()))
         .inspect(|_| checked += 1);
-    let target = core_to_notify(others, band, or_busy);
+    let target = core_to_notify(others, band, to);
     platform.trace(TracePoint::Checked(checked));
     if let Some(core) = target {
         platform.kick(core, id);
@@ -154,25 +181,26 @@ fn notify<P: Platform>(
     }
 }
 
-/// Which of `others` is notified that a vCPU of `band` is parked: the first that idles; else, if `or_busy`, one that
-/// runs no higher band: the first of those whose band is the lowest.
+/// Which of `others` is notified that a vCPU of `band` is parked: the first that idles; else one that `to` allows: the first of those whose
+/// band is the lowest, if possible one where no other vCPU of that band waits.
 fn core_to_notify(
-    others: impl Iterator<Item = (PcpuId, Level)>,
+    others: impl Iterator<Item = (PcpuId, Published)>,
     band: Band,
-    or_busy: bool,
+    to: To,
 ) -> Option<PcpuId> {
-    let highest = match or_busy {
-        true => Level::of(Some(band)),
-        false => Level::IDLE,
-    };
+    let own = Level::of(Some(band));
+    let highest = if to == To::Idle { Level::IDLE } else { own };
     let mut best = None;
     // At most 8 times: cores.
-    for (core, level) in others {
+    for (core, other) in others {
+        let Published { level, others_wait } = other;
         if level == Level::IDLE {
             return Some(core);
         }
-        if level <= highest && best.is_none_or(|(lowest, _)| level < lowest) {
-            best = Some((level, core));
+        let is_left = to == To::NotShared && level == own && others_wait;
+        let rank = (level, others_wait);
+        if level <= highest && !is_left && best.is_none_or(|(lowest, _)| rank < lowest) {
+            best = Some((rank, core));
         }
     }
     best.map(|(_, core)| core)
@@ -192,7 +220,11 @@ pub(super) fn publish_and_notify<P: Platform>(state: &mut State<P>, platform: &m
             state.was_long = state.long_at <= now;
             state.long_at = Ticks::NEVER;
         }
-        publish_level(state, platform, level);
+        let published = Published {
+            level,
+            others_wait: state.scheduler.same_band_waits(),
+        };
+        publish(state, platform, published);
         state.notify_at = Ticks::NEVER;
         if before > floor && state.rules.returns_home {
             call_home(state, platform);
@@ -204,7 +236,7 @@ pub(super) fn publish_and_notify<P: Platform>(state: &mut State<P>, platform: &m
             && level != Level::IDLE
             && let Some(id) = next_to_notify(state, platform)
         {
-            notify_other_core(state, platform, id, false);
+            notify_other_core(state, platform, id, To::Idle);
         }
     } else {
         publish_above_lowest(state, platform, now, level);
@@ -261,7 +293,7 @@ fn notify_again<P: Platform>(state: &mut State<P>, platform: &mut P, now: Ticks)
         let _ = platform.waits_for_core(id);
     }
     if let Some(id) = next.filter(|_| next != above_lowest) {
-        notify_other_core(state, platform, id, true);
+        notify_other_core(state, platform, id, To::Any);
     }
     state.notify_at = match next {
         Some(_) => now.saturating_add(state.notify_again_after).min(look_at),
@@ -323,7 +355,7 @@ fn notify_of_cut_off<P: Platform>(
     vcpus: VcpuSet,
 ) -> Option<VcpuId> {
     let id = first_parked(state, platform, vcpus, false)?;
-    notify_other_core(state, platform, id, true);
+    notify_other_core(state, platform, id, To::Any);
     Some(id)
 }
 
@@ -394,28 +426,49 @@ mod tests {
     const LOW: Band = Band::LOWEST;
     const HIGH: Level = Level::of(Some(Band::HIGHEST));
 
-    fn notified(levels: &[Level], or_busy: bool) -> Option<u8> {
-        let others = (1..).map(PcpuId).zip(levels.iter().copied());
-        core_to_notify(others, LOW, or_busy).map(|core| core.0)
+    const LOW_LEVEL: Level = Level::of(Some(LOW));
+
+    fn published(level: Level) -> Published {
+        Published {
+            level,
+            others_wait: false,
+        }
+    }
+
+    fn notified(others: &[Published], band: Band, to: To) -> Option<u8> {
+        let others = (1..).map(PcpuId).zip(others.iter().copied());
+        core_to_notify(others, band, to).map(|core| core.0)
     }
 
     #[test]
     fn an_idle_core_is_notified_before_a_busy_one() {
-        let low = Level::of(Some(LOW));
-        assert_eq!(notified(&[low, HIGH, Level::IDLE], true), Some(3));
-        assert_eq!(notified(&[HIGH, low, low], true), Some(2));
-        assert_eq!(notified(&[low, low], false), None);
-        assert_eq!(notified(&[HIGH, HIGH], true), None);
+        let notified = |levels: [Level; 3], to| notified(&levels.map(published), LOW, to);
+        assert_eq!(notified([LOW_LEVEL, HIGH, Level::IDLE], To::Any), Some(3));
+        assert_eq!(notified([HIGH, LOW_LEVEL, LOW_LEVEL], To::Any), Some(2));
+        assert_eq!(notified([LOW_LEVEL; 3], To::Idle), None);
+        assert_eq!(notified([HIGH; 3], To::Any), None);
     }
 
     #[test]
     fn of_busy_cores_one_of_the_lowest_band_is_notified() {
-        let levels = [HIGH, Level::of(Band::new(1)), Level::of(Some(LOW))];
-        let others = || (1..).map(PcpuId).zip(levels);
-        let notified = |band| core_to_notify(others(), band, true).map(|core| core.0);
-        assert_eq!(notified(Band::HIGHEST), Some(3));
-        assert_eq!(notified(LOW), Some(3));
-        let above = others().take(2);
-        assert_eq!(core_to_notify(above, LOW, true), None);
+        let levels = [HIGH, Level::of(Band::new(1)), LOW_LEVEL].map(published);
+        assert_eq!(notified(&levels, Band::HIGHEST, To::Any), Some(3));
+        assert_eq!(notified(&levels, LOW, To::Any), Some(3));
+        assert_eq!(notified(&levels[..2], LOW, To::Any), None);
+    }
+
+    #[test]
+    fn a_core_where_another_vcpu_of_the_band_waits_is_notified_last_or_not_at_all() {
+        let shared = Published {
+            others_wait: true,
+            ..published(LOW_LEVEL)
+        };
+        let cores = [shared, published(LOW_LEVEL)];
+        assert_eq!(notified(&cores, LOW, To::NotShared), Some(2));
+        assert_eq!(notified(&cores[..1], LOW, To::NotShared), None);
+        assert_eq!(notified(&cores, LOW, To::Any), Some(2));
+        assert_eq!(notified(&cores[..1], LOW, To::Any), Some(1));
+        // Those that wait there are of a lower band.
+        assert_eq!(notified(&cores[..1], Band::HIGHEST, To::NotShared), Some(1));
     }
 }

@@ -8,7 +8,7 @@
 //! core has taken that vCPU, or it is kicked by a core that has seen it idle) brings it back: each decision publishes what the core runs. When the core
 //! idles again, and is still not wanted, it goes off again.
 
-use super::notify::notify_other_core;
+use super::notify::{To, notify_other_core};
 use super::park::is_parked_here;
 use super::platform::{Platform, State, TracePoint};
 use super::switch::switch_out;
@@ -73,7 +73,7 @@ fn notify_of_left<P: Platform>(state: &mut State<P>, platform: &mut P) -> bool {
             }
         } else if platform.guest_runs(id) {
             is_any_left = true;
-            notify_other_core(state, platform, id, true);
+            notify_other_core(state, platform, id, To::Any);
         }
         if platform.is_interrupted() {
             // It looks at the rest later.

@@ -8,9 +8,22 @@ use crate::sync::atomic::{AtomicU8, Ordering, fence};
 /// interrupt there.
 #[derive(Debug)]
 pub struct Presence {
-    /// A [`Level`]. Only the core itself writes it. Relaxed: it is ordered against other words by the fence in
-    /// [`Self::publish`] and by the fence of the core that looks.
-    level: AtomicU8,
+    /// The number of a [`Level`], and [`OTHERS_WAIT`]. Only the core itself writes it. Relaxed: it is ordered against other words by the
+    /// fence in [`Self::publish`] and by the fence of the core that looks.
+    published: AtomicU8,
+}
+
+/// A bit of [`Presence::published`] that no level has.
+const OTHERS_WAIT: u8 = 1 << 7;
+const _: () = assert!(Level::OFF.number() < OTHERS_WAIT);
+
+/// What a core has published.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Published {
+    /// Its level.
+    pub level: Level,
+    /// Whether another vCPU of the band that it runs waits there for its turn.
+    pub others_wait: bool,
 }
 
 impl Presence {
@@ -18,16 +31,27 @@ impl Presence {
         /// An idle core.
         pub fn new() -> Self {
             Self {
-                level: AtomicU8::new(Level::IDLE.number()),
+                published: AtomicU8::new(Level::IDLE.number()),
             }
         }
     }
 
-    /// Publishes the core's own level. Only the core itself calls this. What it reads afterwards is read after the level is
-    /// published.
+    /// Publishes the core's own level; no other vCPU of its band waits there. Only the core itself calls this. What it reads afterwards is
+    /// read after the level is published.
     #[inline(always)]
     pub fn publish(&self, level: Level) {
-        self.level.store(level.number(), Ordering::Relaxed);
+        self.publish_all(Published {
+            level,
+            others_wait: false,
+        });
+    }
+
+    /// As [`Self::publish`], with whether other vCPUs wait.
+    #[inline(always)]
+    pub fn publish_all(&self, now: Published) {
+        let others = if now.others_wait { OTHERS_WAIT } else { 0 };
+        self.published
+            .store(now.level.number() | others, Ordering::Relaxed);
         fence(Ordering::SeqCst);
     }
 
@@ -39,7 +63,17 @@ impl Presence {
     /// Its level.
     #[inline(always)]
     pub fn level(&self) -> Level {
-        Level::from_number(self.level.load(Ordering::Relaxed))
+        self.published().level
+    }
+
+    /// What it has published.
+    #[inline(always)]
+    pub fn published(&self) -> Published {
+        let published = self.published.load(Ordering::Relaxed);
+        Published {
+            level: Level::from_number(published & !OTHERS_WAIT),
+            others_wait: published & OTHERS_WAIT != 0,
+        }
     }
 }
 
@@ -60,7 +94,14 @@ mod tests {
                 assert_eq!(presence.is_above(band), running > band);
             }
         }
+        let shared = Published {
+            level: Level::OFF,
+            others_wait: true,
+        };
+        presence.publish_all(shared);
+        assert_eq!(presence.published(), shared);
         presence.publish(Level::IDLE);
+        assert!(!presence.published().others_wait);
         assert!(presence.level() == Level::IDLE && !presence.is_above(Band::LOWEST));
     }
 }

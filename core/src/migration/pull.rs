@@ -3,7 +3,7 @@
 //! sends it claims the vCPU if it sleeps or is off, and marks it as wanted if it is runnable.
 
 use super::claim::{become_host_core, is_cut_off};
-use super::notify::notify_other_core;
+use super::notify::{To, notify_other_core};
 use super::park::{acquire_token, host_core_of, park_claimed};
 use super::platform::{Platform, State};
 use spumone_config::types::{PcpuId, VcpuId};
@@ -50,7 +50,7 @@ fn pull<P: Platform>(state: &mut State<P>, platform: &mut P, id: VcpuId, host: P
             false => Pulled::Nothing,
         }
     } else if state.scheduler.current_band() > platform.shared().band(id) {
-        notify_other_core(state, platform, id, true);
+        notify_other_core(state, platform, id, To::Any);
         Pulled::Nothing
     } else {
         let now = platform.now();

@@ -6,7 +6,7 @@
 
 use super::catch::stop_catching;
 use super::core_state::{Catch, CoreState};
-use super::notify::notify_other_core;
+use super::notify::{To, notify_other_core};
 use super::park::{acquire_token, is_host_core, park, store_token};
 use super::platform::{Platform, State, TracePoint};
 use super::save::save_loaded;
@@ -72,7 +72,7 @@ fn send_away<P: Platform>(state: &mut State<P>, platform: &mut P, id: VcpuId, to
     store_token(state, platform, id, ParkedState::Sent);
     match to {
         Some(core) => platform.kick(core, id),
-        None => notify_other_core(state, platform, id, true),
+        None => notify_other_core(state, platform, id, To::Any),
     }
 }
 

@@ -34,8 +34,8 @@ pub struct Parked {
 pub enum Peek {
     /// The vCPU is on a core, or parked by the core that looks.
     Nothing,
-    /// Another core has parked it, and it is runnable.
-    Runnable,
+    /// Another core has parked it, the one given here, and it is runnable.
+    Runnable(PcpuId),
     /// Another core has parked it, the one given here, and it sleeps or is off.
     Waits(PcpuId),
 }
@@ -121,7 +121,7 @@ impl ParkingSlot {
         if word == NOT_PARKED || host == core {
             Peek::Nothing
         } else if word >> STATE_SHIFT < ParkedState::Asleep as u32 {
-            Peek::Runnable
+            Peek::Runnable(host)
         } else {
             Peek::Waits(host)
         }
@@ -243,7 +243,7 @@ mod tests {
             assert_eq!((seen, slot.since()), (parked(3, state), Ticks(7)));
             assert_eq!(slot.peek(PcpuId(3)), Peek::Nothing);
             let expected = match state.is_runnable() {
-                true => Peek::Runnable,
+                true => Peek::Runnable(PcpuId(3)),
                 false => Peek::Waits(PcpuId(3)),
             };
             assert_eq!(slot.peek(PcpuId(2)), expected);

@@ -13,10 +13,10 @@ pub(super) fn turn_end<P: Platform>(state: &State<P>, platform: &P) -> Ticks {
     let Some(slice) = waits else {
         return Ticks::NEVER;
     };
-    match state.rules.short_turn {
-        Some(short) if state.scheduler.may_end_early() && wanted_waits(state, platform) => {
-            slice.since.saturating_add(short).min(slice.end)
-        }
+    let short = state.rules.short_turn;
+    let early = short.and_then(|short| state.scheduler.early_end(short));
+    match early.filter(|&early| early < slice.end) {
+        Some(early) if wanted_waits(state, platform) => early,
         _ => slice.end,
     }
 }

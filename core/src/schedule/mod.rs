@@ -21,6 +21,7 @@ mod level;
 mod out_of_turn;
 mod run_queue;
 mod scheduler;
+mod short_turns;
 
 #[cfg(test)]
 #[cfg(not(loom))]
@@ -35,6 +36,8 @@ pub use level::Level;
 pub use out_of_turn::{Allowance, OutOfTurn};
 pub use run_queue::RunQueue;
 pub use scheduler::{Action, Decision, Refused, Scheduler, TimeSlice, VcpuState};
+#[cfg(test)]
+pub use short_turns::ShortTurns;
 pub use spumone_config::types::Band;
 
 /// A point in time, or a length of time, in ticks of the system counter (`CNTPCT_EL0`).

@@ -95,8 +95,7 @@ struct Model {
     rest: i64,
     /// By how much extensions have added to that.
     lent: i64,
-    /// By how much its next time slice is longer, because this one was ended early.
-    owed: i64,
+    short_turns: ModelShortTurns,
     /// Whether it runs out of turn.
     is_out_of_turn: bool,
     /// Whether it began to run so, and is not the first of its band.
@@ -105,6 +104,18 @@ struct Model {
     asked: (BTreeSet<u8>, u8),
     /// Not before this time.
     asked_from: u64,
+}
+
+/// The short turns of one band.
+#[derive(Default)]
+struct ModelShortTurns {
+    band: u8,
+    /// How many vCPUs are still to have one, of this length.
+    left: usize,
+    length: i64,
+    /// How long a turn must have lasted before it is ended early.
+    least: u64,
+    is_short: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -181,16 +192,29 @@ impl Model {
             Event::Wake(vcpu) => self.set(vcpu, Some(VcpuState::Sleep), VcpuState::Runnable),
             Event::Sleep => {
                 if let Some(vcpu) = self.current.take() {
+                    if vcpu / 2 == self.short_turns.band {
+                        self.short_turns.least = 0;
+                    }
                     self.set(vcpu, None, VcpuState::Sleep);
                 }
             }
             Event::Yield => self.end_of_slice(),
             Event::EndEarly => {
-                let length = self.rest + (self.now - self.since) as i64;
-                let is_usual = length <= QUANTUM as i64 && !self.is_out_of_turn;
-                if self.current.is_some() && is_usual && self.lent == 0 && self.owed == 0 {
-                    self.owed = self.rest.max(0);
-                    self.rest = self.rest.min(0);
+                let lasted = self.now - self.since;
+                if let Some(current) = self.current
+                    && !self.is_out_of_turn
+                    && self.lent == 0
+                    && self.rest > 0
+                {
+                    let others = self.runnable(band_of(current));
+                    if self.short_turns.band != current / 2 {
+                        self.short_turns.least = 0;
+                    }
+                    self.short_turns.band = current / 2;
+                    self.short_turns.left = others;
+                    self.short_turns.length = lasted as i64;
+                    self.short_turns.is_short = true;
+                    self.rest = 0;
                 }
             }
             Event::Ask(vcpu) => self.ask(vcpu),
@@ -264,10 +288,7 @@ impl Model {
         };
         match self.is_out_of_turn {
             true => self.vcpu(current).unwrap().state = VcpuState::Runnable,
-            false => {
-                self.queue(current);
-                self.vcpu(current).unwrap().rest += self.owed;
-            }
+            false => self.queue(current),
         }
     }
 
@@ -289,6 +310,11 @@ impl Model {
             // It does not keep what its time slice was extended by.
             let rest = self.rest - self.lent;
             if leaves && (rest <= 0 || self.is_out_of_turn) {
+                let short = &mut self.short_turns;
+                if !self.is_out_of_turn && short.band == current / 2 {
+                    let lasted = self.now - self.since;
+                    short.least = if short.is_short { 2 * lasted } else { 0 };
+                }
                 self.end_of_slice();
             } else if leaves {
                 self.current = None;
@@ -316,7 +342,7 @@ impl Model {
             return;
         };
         self.asked.0.remove(&next);
-        (self.since, self.lent, self.owed) = (self.now, 0, 0);
+        (self.since, self.lent) = (self.now, 0);
         self.is_out_of_turn = false;
         if self.asked.1 == next / 2
             && self.asked_from <= self.now
@@ -337,8 +363,30 @@ impl Model {
             self.rest = OUT_OF_TURN as i64;
         } else {
             self.rest = rest;
+            self.begin_turn(next / 2);
         }
         self.current = Some(next);
+    }
+
+    /// A vCPU of this band begins a turn, or goes on with one.
+    fn begin_turn(&mut self, band: u8) {
+        let short = &mut self.short_turns;
+        if short.band != band {
+            return;
+        }
+        if short.left > 0 && self.rest > short.length {
+            (short.left, short.is_short) = (short.left - 1, true);
+            self.rest = short.length;
+        } else if self.rest == QUANTUM as i64 {
+            short.is_short = false;
+        }
+    }
+
+    /// How many vCPUs of a band wait.
+    fn runnable(&self, band: Band) -> usize {
+        let vcpus = self.vcpus.iter().flatten();
+        let waits = |v: &&ModelVcpu| v.state == VcpuState::Runnable && v.band == band;
+        vcpus.filter(waits).count()
     }
 
     /// The highest band that runs or is runnable.

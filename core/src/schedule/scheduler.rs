@@ -5,6 +5,7 @@
 //! all of them. Assumes that only its own core calls it, and that `now` never goes back.
 
 use super::out_of_turn::{Allowance, OutOfTurn};
+use super::short_turns::ShortTurns;
 use super::{Band, Level, RunQueue, Ticks};
 use core::fmt;
 use spumone_config::types::{MAX_VCPUS, VcpuId};
@@ -95,11 +96,10 @@ pub struct Scheduler {
     quantum_end: Ticks,
     /// By how much extensions have delayed `quantum_end`.
     extended_by: Ticks,
-    /// What is left of the running vCPU's time slice, which was ended early. It is added to its next one.
-    credit: Ticks,
     /// vCPUs of this band and below wait.
     paused: Level,
     out_of_turn: OutOfTurn,
+    short_turns: ShortTurns,
     chosen: Chosen,
 }
 
@@ -134,9 +134,9 @@ impl Scheduler {
             since: Ticks(0),
             quantum_end: Ticks(0),
             extended_by: Ticks(0),
-            credit: Ticks(0),
             paused: Level::IDLE,
             out_of_turn: OutOfTurn::new(out_of_turn),
+            short_turns: ShortTurns::new(),
             chosen: Chosen::Idle,
         }
     }
@@ -216,7 +216,8 @@ impl Scheduler {
     /// The running vCPU waits for an interrupt (WFI): `Running` becomes `Sleep`. Returns it;
     /// `None` if none runs.
     pub fn sleep_current(&mut self) -> Option<VcpuId> {
-        let (vcpu, _) = self.current.take()?;
+        let (vcpu, band) = self.current.take()?;
+        self.short_turns.end(band, Ticks(0));
         self.queue.remove(vcpu);
         self.set_state(vcpu, VcpuState::Sleep);
         Some(vcpu)
@@ -295,6 +296,12 @@ impl Scheduler {
         &self.out_of_turn
     }
 
+    /// Its short turns.
+    #[cfg(test)]
+    pub fn short_turns(&self) -> &ShortTurns {
+        &self.short_turns
+    }
+
     /// As [`OutOfTurn::set_interval`].
     #[cfg(test)]
     pub fn set_interval_out_of_turn(&mut self, interval: Ticks) {
@@ -317,7 +324,7 @@ impl Scheduler {
             let is_cut = self.out_of_turn.due(band).is_some_and(|due| due <= now);
             let level = Level::of(Some(band));
             if is_over || is_cut || self.queue.highest_level() > level || self.paused >= level {
-                self.requeue_with_rest(left);
+                self.requeue_with_rest(left, now);
             }
         }
         if self.current.is_none() {
@@ -365,7 +372,7 @@ impl Scheduler {
         }
         if self.current.is_some() {
             let left = self.quantum_end.saturating_sub(now);
-            self.requeue_with_rest(left);
+            self.requeue_with_rest(left, now);
         }
         let quantum_left = match sleeps {
             true => self.quantum,
@@ -445,20 +452,27 @@ impl Scheduler {
         self.extended_by > Ticks(0)
     }
 
-    /// Whether the time slice of the running vCPU may be ended early: not if it is longer because the one before was.
+    /// From when on the turn of the running vCPU may be [ended early](mod@super::short_turns), if a turn lasts at least for `shortest`; `None`: it may
+    /// not, since the vCPU runs out of turn, or its time slice is extended.
     #[inline(always)]
-    pub fn may_end_early(&self) -> bool {
-        let length = self.quantum_end.saturating_sub(self.since);
-        let is_usual = length <= self.quantum && !self.out_of_turn.runs();
-        is_usual && !self.is_extended() && self.credit == Ticks(0)
+    pub fn early_end(&self, shortest: Ticks) -> Option<Ticks> {
+        let (_, band) = self.current?;
+        let may_end = !self.out_of_turn.runs() && !self.is_extended();
+        let least = shortest.max(self.short_turns.least(band));
+        may_end.then(|| self.since.saturating_add(least))
     }
 
-    /// Ends the time slice of the running vCPU at `now`, if it [may be ended early](Self::may_end_early). What is left is added to its next one.
-    #[inline(always)]
+    /// Ends the turn of the running vCPU at `now`, before its time slice is over. The vCPUs of its band that wait have turns of the same length next.
+    #[inline(never)]
     pub fn end_early(&mut self, now: Ticks) {
-        if self.may_end_early() {
-            self.credit = self.quantum_end.saturating_sub(now);
-            self.quantum_end = self.quantum_end.min(now);
+        let waiting = self.waiting().take(MAX_VCPUS).count();
+        if let Some((_, band)) = self.current
+            && self.early_end(Ticks(0)).is_some()
+            && now < self.quantum_end
+        {
+            let lasted = now.saturating_sub(self.since);
+            self.short_turns.end_early(band, lasted, waiting);
+            self.quantum_end = now;
         }
     }
 
@@ -502,8 +516,14 @@ impl Scheduler {
     /// As [`Self::requeue_current`]. `left`: of its time slice with extensions. A vCPU does not keep extensions: it would get new ones each time that it is
     /// preempted.
     #[inline(always)]
-    fn requeue_with_rest(&mut self, left: Ticks) {
+    fn requeue_with_rest(&mut self, left: Ticks, now: Ticks) {
         let rest = left.saturating_sub(self.extended_by);
+        if rest == Ticks(0)
+            && let Some((_, band)) = self.current
+            && !self.out_of_turn.runs()
+        {
+            self.short_turns.end(band, now.saturating_sub(self.since));
+        }
         self.requeue_current((rest > Ticks(0)).then_some(rest));
     }
 
@@ -514,7 +534,7 @@ impl Scheduler {
         let Some((vcpu, band)) = self.current.take() else {
             return;
         };
-        let full = self.quantum.saturating_add(self.credit);
+        let full = self.quantum;
         let is_in_turn = !self.out_of_turn.runs();
         let Some(entry) = self.entry_mut(vcpu) else {
             return;
@@ -564,7 +584,8 @@ impl Scheduler {
     #[inline(always)]
     fn run(&mut self, vcpu: VcpuId, band: Band, quantum_left: Ticks, now: Ticks) {
         self.out_of_turn.runs_in_turn(vcpu);
-        self.begin(vcpu, band, quantum_left, now, quantum_left);
+        let length = self.short_turns.begin(band, quantum_left, self.quantum);
+        self.begin(vcpu, band, quantum_left, now, length);
     }
 
     /// Makes a queued vCPU the current one, for `length` from `now` on. `quantum_left`: the rest of its time slice.
@@ -576,7 +597,6 @@ impl Scheduler {
             self.since = now;
             self.quantum_end = now.saturating_add(length);
             self.extended_by = Ticks(0);
-            self.credit = Ticks(0);
             self.current = Some((vcpu, band));
         }
     }

@@ -11,6 +11,8 @@ pub struct PolicyRules {
     pub park_delay: Ticks,
     /// While a wanted vCPU of its guest waits for its turn on the core, a vCPU has the core for this long; `None`: for its whole time slice.
     pub short_turn: Option<Ticks>,
+    /// Whether a core on which another vCPU of its band waits takes none of that band, except one that is cut off.
+    pub leaves_shared_cores: bool,
     /// Whether vCPUs return to their home core as soon as it could run them.
     pub returns_home: bool,
     /// Whether guests' kernels are kept off cores that are the home of a vCPU of a higher band.

@@ -51,6 +51,7 @@ impl Decide for Steal {
         PolicyRules {
             park_delay: self.park_delay,
             short_turn: Some(self.short_turn),
+            leaves_shared_cores: true,
             ..PolicyRules::default()
         }
     }

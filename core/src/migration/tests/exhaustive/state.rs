@@ -5,8 +5,9 @@
 use super::at_el2::{Own, Token, moves};
 use super::lives::{Life, Starts};
 use super::{CORES, HIGH, LOW, MIDDLE, MOVING, OFF_CORE, System, VCPUS, rt_of};
+use crate::migration::presence::Published;
 use crate::migration::*;
-use crate::schedule::{Allowance, Band, OutOfTurn, Scheduler, Ticks, VcpuState};
+use crate::schedule::{Allowance, Band, OutOfTurn, Scheduler, ShortTurns, Ticks, VcpuState};
 use crate::sets::VcpuSet;
 use crate::vgic::Doorbell;
 use spumone_config::types::{PcpuId, VcpuId};
@@ -52,6 +53,8 @@ pub struct SharedSnapshot {
     pub locations: [u8; VCPUS],
     /// The band that each core has published.
     pub levels: [Option<Band>; CORES],
+    /// On which cores another vCPU of the band waits.
+    pub others_wait: [bool; CORES],
     pub kicked: [u32; CORES],
     pub in_kernel: [bool; VCPUS],
     pub timers: [Timer; VCPUS],
@@ -100,6 +103,7 @@ impl SharedSnapshot {
             rung: [false; VCPUS],
             locations: core::array::from_fn(|id| id as u8),
             levels: [None; CORES],
+            others_wait: [false; CORES],
             kicked: [0; CORES],
             in_kernel: [true; VCPUS],
             timers: [Timer::None; VCPUS],
@@ -119,7 +123,10 @@ impl SharedSnapshot {
             }
         }
         for (core, level) in (0..).map(PcpuId).zip(self.levels) {
-            shared.presence(core).publish(level_of(level));
+            shared.presence(core).publish_all(Published {
+                level: level_of(level),
+                others_wait: self.others_wait[core.index()],
+            });
         }
         World {
             shared,
@@ -224,6 +231,10 @@ impl World {
                 let level = self.shared.presence(PcpuId(core as u8)).level();
                 LEVELS[number(&LEVELS.map(level_of), &level) as usize]
             }),
+            others_wait: core::array::from_fn(|core| {
+                let presence = self.shared.presence(PcpuId(core as u8));
+                presence.published().others_wait
+            }),
             kicked: self.kicked,
             in_kernel: self.in_kernel,
             timers: self.timers,
@@ -264,6 +275,7 @@ pub struct CoreSnapshot {
     /// In which order the vCPUs run next, and what is left of their time slices.
     queue: [Option<(u8, u8)>; VCPUS],
     out_of_turn: OutOfTurn,
+    short_turns: ShortTurns,
     /// Of the vCPUs that migrate.
     allowances: [Allowance; VCPUS],
 }
@@ -400,6 +412,7 @@ impl CoreSnapshot {
             }),
             queue: queue(scheduler, *now),
             out_of_turn: scheduler.out_of_turn().relative_to(*now),
+            short_turns: scheduler.short_turns().normalized(),
             allowances: core::array::from_fn(|id| {
                 scheduler.allowance(VcpuId(id as u8)).relative_to(*now)
             }),

@@ -98,6 +98,28 @@ fn a_vcpu_in_its_kernel_gets_hardly_more_of_the_core_than_one_in_a_program() {
     }
 }
 
+/// Two vCPUs that are always in their kernel, and that often wait for each other's locks.
+#[test]
+fn a_wanted_vcpu_waits_for_one_time_slice_at_most() {
+    const GRACE: u64 = 250;
+    let mut core = shared(Without::default());
+    (core.machine.only, core.machine.in_kernel) = (None, true);
+    let (mut switches, mut longest) = (0, 0);
+    while core.machine.now.0 < 100 * QUANTUM {
+        let was = core.state.running;
+        let since = core.state.scheduler.since().unwrap().0;
+        core.machine.now.0 = core.state.alarm.0.max(core.machine.now.0 + 1);
+        core.go_on();
+        if core.state.running != was {
+            switches += 1;
+            longest = longest.max(core.machine.now.0 - since);
+        }
+    }
+    assert!(longest <= QUANTUM + GRACE, "{longest}");
+    // Not after 100 each time: switches take time, too.
+    assert!((100..400).contains(&switches), "{switches}");
+}
+
 /// The vCPU that has lost the core is parked after the decision.
 #[test]
 fn the_alarm_is_armed_for_the_end_of_a_short_turn() {
