@@ -8,7 +8,7 @@ use super::claim::{become_host_core, claim_for_core, is_cut_off};
 use super::core_state::Catch;
 use super::grace::Leaves;
 use super::interrupt::take_interrupts;
-use super::notify::{To, notify_other_core, pass_on, publish_level};
+use super::notify::{To, notify_other_core, pass_on, publish_level, publish_not_shared};
 use super::park::{is_rung, park_claimed};
 use super::platform::{Platform, State, TracePoint};
 use super::policy::{Candidate, Fetcher, Running, Verdict};
@@ -54,10 +54,13 @@ pub(super) fn fetch<P: Platform>(state: &mut State<P>, platform: &mut P, now: Ti
     if state.scheduler.highest_level() == Level::IDLE {
         // Publish first, then look: a core that parks a vCPU looks for idle cores afterwards.
         publish_level(state, platform, Level::IDLE);
+    } else if state.rules.leaves_shared_cores && !state.scheduler.is_shared() {
+        // The same, for a core that was not notified while another vCPU of its band waited.
+        publish_not_shared(state, platform);
     }
     let movable = state.movable;
     let is_shared = state.rules.leaves_shared_cores && state.scheduler.same_band_waits();
-    // The policy would leave it all that is not of a higher band and not cut off.
+    // The policy leaves each vCPU of this band or below where it is, unless that vCPU is cut off.
     let leaves_up_to = state.scheduler.current_band().filter(|_| is_shared);
     let mut elsewhere = VcpuSet::EMPTY;
     // At most 32 times: vCPUs.

@@ -61,8 +61,7 @@ pub fn park_or_keep<P: Platform>(state: &mut State<P>, platform: &mut P, id: Vcp
     if (is_runnable || higher_band_runs) && is_parked_here(state, platform, id) {
         let to = match higher_band_runs || !state.rules.leaves_shared_cores {
             true => To::Any,
-            // It has its turn here again. A core that no longer has another vCPU waiting finds it there at its next decision, or is notified
-            // when the next turn here is over.
+            // It has its turn here again. A core on which no other vCPU waits any more publishes that, and then looks for it.
             false => To::NotShared,
         };
         notify_other_core(state, platform, id, to);
@@ -108,7 +107,7 @@ fn park_kept<P: Platform>(state: &mut State<P>, platform: &mut P) -> bool {
     true
 }
 
-/// Publishes which band this core runs. Publishes only changes, because publishing needs a fence.
+/// Publishes which band this core runs, and that no other vCPU of it waits.
 #[inline(always)]
 pub(super) fn publish_level<P: Platform>(state: &State<P>, platform: &P, level: Level) {
     let published = Published {
@@ -118,6 +117,14 @@ pub(super) fn publish_level<P: Platform>(state: &State<P>, platform: &P, level: 
     publish(state, platform, published);
 }
 
+/// Publishes that no other vCPU of its band waits here any more, if this core has published that one does.
+#[inline(always)]
+pub(super) fn publish_not_shared<P: Platform>(state: &State<P>, platform: &P) {
+    let level = platform.shared().presence(state.core).level();
+    publish_level(state, platform, level);
+}
+
+/// Publishes only changes, because publishing needs a fence.
 #[inline(always)]
 fn publish<P: Platform>(state: &State<P>, platform: &P, now: Published) {
     let presence = platform.shared().presence(state.core);
@@ -215,7 +222,7 @@ pub(super) fn publish_and_notify<P: Platform>(state: &mut State<P>, platform: &m
     let level = state.scheduler.current_level();
     let floor = platform.shared().roles.lowest_movable;
     if level <= floor {
-        let before = platform.shared().presence(state.core).level();
+        let before = platform.shared().presence(state.core).published();
         if state.long_at != Ticks::NEVER {
             state.was_long = state.long_at <= now;
             state.long_at = Ticks::NEVER;
@@ -225,8 +232,13 @@ pub(super) fn publish_and_notify<P: Platform>(state: &mut State<P>, platform: &m
             others_wait: state.scheduler.same_band_waits(),
         };
         publish(state, platform, published);
+        if before.others_wait && !published.others_wait && state.rules.leaves_shared_cores {
+            // The vCPU that waited was claimed by another core, which this core has noticed only after it had looked.
+            state.fetch_at = now;
+            state.alarm_is_stale = true;
+        }
         state.notify_at = Ticks::NEVER;
-        if before > floor && state.rules.returns_home {
+        if before.level > floor && state.rules.returns_home {
             call_home(state, platform);
         }
         if !state.park_later.is_empty() && !park_kept(state, platform) {

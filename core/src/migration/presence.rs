@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which band a core runs, as other cores see it.
+//! Which band a core runs, and whether another vCPU of that band waits there, as other cores see it.
 
 use crate::schedule::{Band, Level};
 use crate::sync::atomic::{AtomicU8, Ordering, fence};
@@ -22,7 +22,7 @@ const _: () = assert!(Level::OFF.number() < OTHERS_WAIT);
 pub struct Published {
     /// Its level.
     pub level: Level,
-    /// Whether another vCPU of the band that it runs waits there for its turn.
+    /// Whether another vCPU of the band that it runs waits there for its turn; above the lowest band that moves always `false`.
     pub others_wait: bool,
 }
 

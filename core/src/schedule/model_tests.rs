@@ -115,7 +115,10 @@ struct ModelShortTurns {
     length: i64,
     /// How long a turn must have lasted before it is ended early.
     least: u64,
+    /// How long the turn has lasted before it was preempted.
+    used: u64,
     is_short: bool,
+    is_paused: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -162,7 +165,10 @@ impl Model {
         if self.vcpu(vcpu).is_some() {
             self.lives[vcpu as usize] += 1;
             self.asked.0.remove(&vcpu);
-            self.current = self.current.filter(|&current| current != vcpu);
+            if self.current == Some(vcpu) {
+                self.give_up_turn(vcpu);
+                self.current = None;
+            }
         }
     }
 
@@ -192,13 +198,16 @@ impl Model {
             Event::Wake(vcpu) => self.set(vcpu, Some(VcpuState::Sleep), VcpuState::Runnable),
             Event::Sleep => {
                 if let Some(vcpu) = self.current.take() {
-                    if vcpu / 2 == self.short_turns.band {
-                        self.short_turns.least = 0;
-                    }
+                    self.give_up_turn(vcpu);
                     self.set(vcpu, None, VcpuState::Sleep);
                 }
             }
-            Event::Yield => self.end_of_slice(),
+            Event::Yield => {
+                if let Some(current) = self.current {
+                    self.give_up_turn(current);
+                }
+                self.end_of_slice();
+            }
             Event::EndEarly => {
                 let lasted = self.now - self.since;
                 if let Some(current) = self.current
@@ -208,11 +217,11 @@ impl Model {
                 {
                     let others = self.runnable(band_of(current));
                     if self.short_turns.band != current / 2 {
-                        self.short_turns.least = 0;
+                        self.short_turns = ModelShortTurns::default();
                     }
                     self.short_turns.band = current / 2;
                     self.short_turns.left = others;
-                    self.short_turns.length = lasted as i64;
+                    self.short_turns.length = (self.short_turns.used + lasted) as i64;
                     self.short_turns.is_short = true;
                     self.rest = 0;
                 }
@@ -223,6 +232,7 @@ impl Model {
                     let rest = self.vcpus[current as usize].unwrap().rest;
                     (self.rest, self.lent, self.is_out_of_turn) = (rest, 0, false);
                     self.asked.0.clear();
+                    self.begin_turn(current);
                 }
             }
             Event::EndOutOfTurn => {
@@ -312,11 +322,19 @@ impl Model {
             if leaves && (rest <= 0 || self.is_out_of_turn) {
                 let short = &mut self.short_turns;
                 if !self.is_out_of_turn && short.band == current / 2 {
-                    let lasted = self.now - self.since;
+                    let lasted = short.used + self.now - self.since;
                     short.least = if short.is_short { 2 * lasted } else { 0 };
+                    if short.is_short {
+                        short.length = short.length.max(lasted as i64);
+                    }
+                    short.is_short = false;
                 }
                 self.end_of_slice();
             } else if leaves {
+                if self.short_turns.band == current / 2 {
+                    self.short_turns.used += self.now - self.since;
+                    self.short_turns.is_paused = true;
+                }
                 self.current = None;
                 let first = self.vcpus.iter().flatten().map(|v| v.place).min();
                 let came_early = self.came_early;
@@ -363,22 +381,36 @@ impl Model {
             self.rest = OUT_OF_TURN as i64;
         } else {
             self.rest = rest;
-            self.begin_turn(next / 2);
+            self.begin_turn(next);
         }
         self.current = Some(next);
     }
 
-    /// A vCPU of this band begins a turn, or goes on with one.
-    fn begin_turn(&mut self, band: u8) {
+    /// A vCPU begins a turn, or goes on with one.
+    fn begin_turn(&mut self, vcpu: u8) {
+        let waiting = self.runnable(band_of(vcpu));
         let short = &mut self.short_turns;
-        if short.band != band {
+        if short.band != vcpu / 2 {
             return;
         }
-        if short.left > 0 && self.rest > short.length {
-            (short.left, short.is_short) = (short.left - 1, true);
-            self.rest = short.length;
-        } else if self.rest == QUANTUM as i64 {
-            short.is_short = false;
+        if waiting == 0 {
+            short.left = 0;
+        }
+        if core::mem::take(&mut short.is_paused) {
+            return;
+        }
+        (short.used, short.is_short) = (0, short.left > 0);
+        if short.is_short {
+            short.left -= 1;
+            let left = short.length - (QUANTUM as i64 - self.rest);
+            self.rest = self.rest.min(left.max(1));
+        }
+    }
+
+    /// A vCPU that runs has given up the rest of its turn.
+    fn give_up_turn(&mut self, vcpu: u8) {
+        if self.short_turns.band == vcpu / 2 {
+            (self.short_turns.is_short, self.short_turns.is_paused) = (false, false);
         }
     }
 

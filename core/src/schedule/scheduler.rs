@@ -217,7 +217,7 @@ impl Scheduler {
     /// `None` if none runs.
     pub fn sleep_current(&mut self) -> Option<VcpuId> {
         let (vcpu, band) = self.current.take()?;
-        self.short_turns.end(band, Ticks(0));
+        self.short_turns.give_up(band);
         self.queue.remove(vcpu);
         self.set_state(vcpu, VcpuState::Sleep);
         Some(vcpu)
@@ -226,7 +226,8 @@ impl Scheduler {
     /// The running vCPU gives up the rest of its time slice (it spins): it is queued behind the others of its band.
     /// Returns it; `None` if none runs.
     pub fn yield_current(&mut self) -> Option<VcpuId> {
-        let vcpu = self.current()?;
+        let (vcpu, band) = self.current?;
+        self.short_turns.give_up(band);
         self.requeue_current(None);
         Some(vcpu)
     }
@@ -269,12 +270,13 @@ impl Scheduler {
 
     /// The current vCPU, which runs out of turn, goes on: its time slice begins now, and no other vCPU cuts it short for now.
     pub fn take_turn(&mut self, now: Ticks) {
-        if let Some((vcpu, _)) = self.current
+        if let Some((vcpu, band)) = self.current
             && let Ok(&Entry { quantum_left, .. }) = self.entry(vcpu)
         {
             self.out_of_turn.runs_in_turn(vcpu);
             self.out_of_turn.cancel();
-            self.quantum_end = now.saturating_add(quantum_left);
+            let length = self.turn_of(vcpu, band, quantum_left);
+            self.quantum_end = now.saturating_add(length);
             self.extended_by = Ticks(0);
         }
     }
@@ -423,6 +425,13 @@ impl Scheduler {
             .is_some_and(|(vcpu, _)| self.queue.has_others(vcpu))
     }
 
+    /// Whether several vCPUs of the highest band run or are runnable.
+    #[inline(always)]
+    pub fn is_shared(&self) -> bool {
+        let first = self.queue.next();
+        first.is_some_and(|vcpu| self.queue.has_others(vcpu))
+    }
+
     /// The vCPUs of the running one's band that wait for their turn, in the order of their turns.
     pub fn waiting(&self) -> impl Iterator<Item = VcpuId> {
         let current = self.current();
@@ -458,7 +467,7 @@ impl Scheduler {
     pub fn early_end(&self, shortest: Ticks) -> Option<Ticks> {
         let (_, band) = self.current?;
         let may_end = !self.out_of_turn.runs() && !self.is_extended();
-        let least = shortest.max(self.short_turns.least(band));
+        let least = self.short_turns.least(band, shortest);
         may_end.then(|| self.since.saturating_add(least))
     }
 
@@ -470,8 +479,8 @@ impl Scheduler {
             && self.early_end(Ticks(0)).is_some()
             && now < self.quantum_end
         {
-            let lasted = now.saturating_sub(self.since);
-            self.short_turns.end_early(band, lasted, waiting);
+            let ran = now.saturating_sub(self.since);
+            self.short_turns.end_early(band, ran, waiting);
             self.quantum_end = now;
         }
     }
@@ -518,11 +527,14 @@ impl Scheduler {
     #[inline(always)]
     fn requeue_with_rest(&mut self, left: Ticks, now: Ticks) {
         let rest = left.saturating_sub(self.extended_by);
-        if rest == Ticks(0)
-            && let Some((_, band)) = self.current
+        if let Some((_, band)) = self.current
             && !self.out_of_turn.runs()
         {
-            self.short_turns.end(band, now.saturating_sub(self.since));
+            let ran = now.saturating_sub(self.since);
+            match rest > Ticks(0) {
+                true => self.short_turns.pause(band, ran),
+                false => self.short_turns.end(band, ran),
+            }
         }
         self.requeue_current((rest > Ticks(0)).then_some(rest));
     }
@@ -584,8 +596,16 @@ impl Scheduler {
     #[inline(always)]
     fn run(&mut self, vcpu: VcpuId, band: Band, quantum_left: Ticks, now: Ticks) {
         self.out_of_turn.runs_in_turn(vcpu);
-        let length = self.short_turns.begin(band, quantum_left, self.quantum);
+        let length = self.turn_of(vcpu, band, quantum_left);
         self.begin(vcpu, band, quantum_left, now, length);
+    }
+
+    /// For how long a vCPU of this band, whose turn begins or goes on, has the core.
+    #[inline(always)]
+    fn turn_of(&mut self, vcpu: VcpuId, band: Band, quantum_left: Ticks) -> Ticks {
+        let is_alone = !self.queue.has_others(vcpu);
+        self.short_turns
+            .begin(band, quantum_left, self.quantum, is_alone)
     }
 
     /// Makes a queued vCPU the current one, for `length` from `now` on. `quantum_left`: the rest of its time slice.
@@ -619,7 +639,10 @@ impl Scheduler {
     fn forget(&mut self, vcpu: VcpuId) {
         self.queue.remove(vcpu);
         self.out_of_turn.forget(vcpu);
-        if self.current() == Some(vcpu) {
+        if let Some((current, band)) = self.current
+            && current == vcpu
+        {
+            self.short_turns.give_up(band);
             self.current = None;
         }
         if self.chosen == Chosen::Vcpu(vcpu) {

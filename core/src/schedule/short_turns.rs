@@ -3,7 +3,8 @@
 //!
 //! The vCPUs of the band share the core as fairly as with whole turns: after a turn that was ended early, each other vCPU that waited then has
 //! one turn of the same length. And switches stay rare, however often a turn may be ended early: a turn is ended early only if it has lasted
-//! twice as long as the last short turn, up to a whole time slice, after which turns may be shortest again.
+//! twice as long as the last short one. Only a whole turn, which ends with its time slice, lets turns be shortest again; sleep does not, or a
+//! guest that sleeps often could make all turns short.
 
 use super::{Band, Ticks};
 
@@ -14,86 +15,127 @@ pub struct ShortTurns {
     band: Band,
     /// How many vCPUs are still to have one.
     left: u8,
-    /// How long these are.
+    /// How long these are: as long as the longest one since the turn that was ended early, with its grace.
     length: Ticks,
     /// How long the next turn to be ended early must have lasted.
     least: Ticks,
-    /// Whether the turn of the vCPU of `band` that runs, or has run last, is short.
+    /// For how long the vCPU whose turn it is had the core before it was preempted.
+    used: Ticks,
+    /// Whether the turn is short.
     is_short: bool,
+    /// Whether it was preempted, and goes on with its turn.
+    is_paused: bool,
 }
 
 impl ShortTurns {
     /// No turn was ended early.
     pub(super) const fn new() -> Self {
+        Self::of(Band::LOWEST)
+    }
+
+    const fn of(band: Band) -> Self {
         Self {
-            band: Band::LOWEST,
+            band,
             left: 0,
             length: Ticks(0),
             least: Ticks(0),
+            used: Ticks(0),
             is_short: false,
+            is_paused: false,
         }
     }
 
-    /// How long the running turn of a vCPU of `band` lasts at least.
+    /// How long the vCPU of `band` that runs still has the core before its turn may be ended early, if no turn is shorter than `shortest`.
     #[inline(always)]
-    pub(super) fn least(&self, band: Band) -> Ticks {
+    pub(super) fn least(&self, band: Band, shortest: Ticks) -> Ticks {
         match self.band == band {
-            true => self.least,
-            false => Ticks(0),
+            true => shortest.max(self.least).saturating_sub(self.used),
+            false => shortest,
         }
     }
 
-    /// The turn of the vCPU that runs is ended early, after it has `lasted` so long, while so many others wait.
-    pub(super) fn end_early(&mut self, band: Band, lasted: Ticks, waiting: usize) {
-        *self = Self {
-            band,
-            left: waiting as u8,
-            length: lasted,
-            least: self.least(band),
-            is_short: true,
-        };
+    /// The turn of the vCPU that runs is ended early, after it had the core for so long, while so many others wait.
+    pub(super) fn end_early(&mut self, band: Band, ran: Ticks, waiting: usize) {
+        if self.band != band {
+            *self = Self::of(band);
+        }
+        self.left = waiting as u8;
+        self.length = self.used.saturating_add(ran);
+        self.is_short = true;
     }
 
-    /// A vCPU of `band` gets the core, with this rest of a time slice of one `quantum`. Returns how long its turn may last.
+    /// A vCPU of `band` gets the core, alone or while others of the band wait, with this rest of a time slice of one `quantum`. Returns for how
+    /// long.
     #[inline(always)]
-    pub(super) fn begin(&mut self, band: Band, rest: Ticks, quantum: Ticks) -> Ticks {
+    pub(super) fn begin(
+        &mut self,
+        band: Band,
+        rest: Ticks,
+        quantum: Ticks,
+        is_alone: bool,
+    ) -> Ticks {
         if self.band != band {
             return rest;
         }
-        if self.left > 0 && rest > self.length {
-            self.left -= 1;
-            self.is_short = true;
-            return self.length;
+        if is_alone {
+            self.left = 0;
         }
-        if rest >= quantum {
-            self.is_short = false;
+        if core::mem::take(&mut self.is_paused) {
+            return rest;
         }
-        rest
+        self.used = Ticks(0);
+        self.is_short = self.left > 0;
+        if !self.is_short {
+            return rest;
+        }
+        self.left -= 1;
+        // What it has run out of turn is taken off.
+        let has_run = quantum.saturating_sub(rest);
+        rest.min(self.length.saturating_sub(has_run).max(Ticks(1)))
     }
 
-    /// The turn of a vCPU of `band` is over, after it has `lasted` so long.
+    /// A vCPU of `band` that had the core for so long is preempted.
     #[inline(always)]
-    pub(super) fn end(&mut self, band: Band, lasted: Ticks) {
+    pub(super) fn pause(&mut self, band: Band, ran: Ticks) {
         if self.band == band {
-            self.least = match self.is_short {
-                true => Ticks(lasted.0.saturating_mul(2)),
-                false => Ticks(0),
-            };
+            self.used = self.used.saturating_add(ran);
+            self.is_paused = true;
+        }
+    }
+
+    /// The turn of a vCPU of `band` is over, after it had the core for so long.
+    #[inline(always)]
+    pub(super) fn end(&mut self, band: Band, ran: Ticks) {
+        if self.band != band {
+            return;
+        }
+        let lasted = self.used.saturating_add(ran);
+        self.least = match self.is_short {
+            true => {
+                self.length = self.length.max(lasted);
+                lasted.saturating_add(lasted)
+            }
+            false => Ticks(0),
+        };
+        self.is_short = false;
+    }
+
+    /// The vCPU of `band` that runs sleeps, is off, leaves the core, or gives up its turn.
+    #[inline(always)]
+    pub(super) fn give_up(&mut self, band: Band) {
+        if self.band == band {
+            self.is_short = false;
+            self.is_paused = false;
         }
     }
 
     /// The same state, without what is of no consequence.
     #[cfg(test)]
     pub fn normalized(mut self) -> Self {
-        if self.left == 0 {
+        if self.left == 0 && !self.is_short {
             self.length = Ticks(0);
         }
-        if self
-            == (Self {
-                band: self.band,
-                ..Self::new()
-            })
-        {
+        if self == Self::of(self.band) {
             self.band = Band::LOWEST;
         }
         self
@@ -108,24 +150,37 @@ mod tests {
     const BAND: Band = Band::LOWEST;
     const QUANTUM: Ticks = Ticks(2_000);
 
-    /// The turn of a vCPU that has a whole time slice.
+    /// A vCPU that has a whole time slice begins its turn.
     fn begin(turns: &mut ShortTurns) -> u64 {
-        turns.begin(BAND, QUANTUM, QUANTUM).0
+        turns.begin(BAND, QUANTUM, QUANTUM, false).0
     }
 
     #[test]
     fn each_vcpu_that_waits_has_a_turn_as_short_as_the_one_that_was_ended_early() {
         let mut turns = ShortTurns::new();
         assert_eq!(begin(&mut turns), 2_000);
+        turns.end_early(BAND, Ticks(100), 3);
+        turns.end(BAND, Ticks(130));
+        assert_eq!(begin(&mut turns), 130, "with its grace");
+        turns.pause(BAND, Ticks(90));
+        let above = turns.begin(Band::HIGHEST, QUANTUM, QUANTUM, true);
+        assert_eq!(above, QUANTUM);
+        assert_eq!(turns.begin(BAND, Ticks(40), QUANTUM, false), Ticks(40));
+        turns.end(BAND, Ticks(40));
+        let after_80_out_of_turn = turns.begin(BAND, Ticks(1_920), QUANTUM, false);
+        assert_eq!(after_80_out_of_turn, Ticks(50));
+        turns.end(BAND, Ticks(50));
+        assert_eq!(begin(&mut turns), 130);
+        turns.end(BAND, Ticks(130));
+        assert_eq!(begin(&mut turns), 2_000);
+    }
+
+    #[test]
+    fn a_vcpu_that_is_alone_has_a_whole_turn() {
+        let mut turns = ShortTurns::new();
         turns.end_early(BAND, Ticks(100), 2);
         turns.end(BAND, Ticks(100));
-        assert_eq!(begin(&mut turns), 100);
-        // It is preempted by a higher band, and goes on.
-        assert_eq!(turns.begin(Band::HIGHEST, QUANTUM, QUANTUM), QUANTUM);
-        assert_eq!(turns.begin(BAND, Ticks(40), QUANTUM), Ticks(40));
-        turns.end(BAND, Ticks(100));
-        assert_eq!(begin(&mut turns), 100);
-        turns.end(BAND, Ticks(100));
+        assert_eq!(turns.begin(BAND, QUANTUM, QUANTUM, true), QUANTUM);
         assert_eq!(begin(&mut turns), 2_000);
     }
 
@@ -134,16 +189,25 @@ mod tests {
         let mut turns = ShortTurns::new();
         for lasted in [100, 400, 1_600] {
             let _ = begin(&mut turns);
-            turns.end_early(BAND, Ticks(lasted), 1);
-            turns.end(BAND, Ticks(lasted));
+            turns.pause(BAND, Ticks(60));
+            let _ = turns.begin(BAND, Ticks(1_940), QUANTUM, false);
+            assert!(turns.least(BAND, Ticks(100)) <= Ticks(lasted - 60));
+            turns.end_early(BAND, Ticks(lasted - 60), 1);
+            turns.end(BAND, Ticks(lasted - 60));
             let _ = begin(&mut turns);
             // The other vCPU is in its kernel, and has grace.
             turns.end(BAND, Ticks(lasted + 50));
-            assert_eq!(turns.least(BAND), Ticks(2 * (lasted + 50)));
-            assert_eq!(turns.least(Band::HIGHEST), Ticks(0));
+            let _ = begin(&mut turns);
+            turns.give_up(BAND);
+            assert_eq!(turns.least(BAND, Ticks(100)), Ticks(2 * lasted + 100));
+            assert_eq!(turns.least(Band::HIGHEST, Ticks(100)), Ticks(100));
         }
         let _ = begin(&mut turns);
         turns.end(BAND, QUANTUM);
-        assert_eq!(turns.least(BAND), Ticks(0), "after a whole turn");
+        assert_eq!(
+            turns.least(BAND, Ticks(100)),
+            Ticks(100),
+            "after a whole turn"
+        );
     }
 }

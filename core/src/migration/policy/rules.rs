@@ -9,7 +9,7 @@ use crate::schedule::Ticks;
 pub struct PolicyRules {
     /// How long a core keeps a preempted vCPU of the lowest band that moves before it parks it.
     pub park_delay: Ticks,
-    /// While a wanted vCPU of its guest waits for its turn on the core, a vCPU has the core for this long; `None`: for its whole time slice.
+    /// While a wanted vCPU of its guest waits for its turn on the core, a vCPU has the core for this long at least; `None`: for its whole time slice.
     pub short_turn: Option<Ticks>,
     /// Whether a core on which another vCPU of its band waits takes none of that band, except one that is cut off.
     pub leaves_shared_cores: bool,

@@ -42,6 +42,8 @@ impl Decide for Trap {
     fn rules(&self) -> PolicyRules {
         PolicyRules {
             excludes_kernels: true,
+            // It takes a vCPU whose program enters its kernel elsewhere.
+            leaves_shared_cores: false,
             ..self.elsewhere.rules()
         }
     }

@@ -31,8 +31,8 @@ pub struct Machine {
     pub policy: Policy,
     pub now: Ticks,
     pub in_kernel: bool,
-    /// Only this vCPU is in its kernel.
-    pub only: Option<VcpuId>,
+    /// Only these vCPUs are in their kernels, and they do not spin.
+    pub only: Option<VcpuSet>,
     pub pc: core::cell::Cell<u64>,
     /// Whether the guests run; if not, they are being loaded.
     pub guests_run: bool,
@@ -380,7 +380,7 @@ impl Platform for Machine {
     }
 
     fn was_in_kernel(&self, id: &VcpuId) -> bool {
-        self.in_kernel && self.only.is_none_or(|it| it == *id)
+        self.in_kernel && self.only.is_none_or(|it| it.contains(*id))
     }
 
     fn next_timer(&self, _: &VcpuId) -> Option<Ticks> {

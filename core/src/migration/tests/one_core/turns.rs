@@ -2,6 +2,8 @@
 //! vCPUs of a band that take turns on a core: short turns, grace, and how much of the core each gets.
 
 use super::*;
+use crate::migration::park::wake;
+use crate::sets::VcpuSet;
 
 /// A vCPU that was in its kernel when it lost the core waits for a short turn of the other one, which has its grace then; one that was in a program waits for the whole
 /// time slice.
@@ -41,7 +43,7 @@ fn turns_are_short_while_a_wanted_vcpu_waits_for_its_own() {
 fn shared(without: Without) -> Core {
     let bands = [Band::LOWEST, Band::LOWEST, Band::HIGHEST];
     let mut core = Core::with_staying(packed::Policy::Steal, without, &bands, Some(Band::HIGHEST));
-    core.machine.only = Some(VcpuId(1));
+    core.machine.only = Some(VcpuSet::of(VcpuId(1)));
     for other in [OTHER, PcpuId(2)] {
         core.runs(other, Band::HIGHEST);
     }
@@ -98,12 +100,68 @@ fn a_vcpu_in_its_kernel_gets_hardly_more_of_the_core_than_one_in_a_program() {
     }
 }
 
+/// vCPUs 0 and 1 are always in their kernel, 2 in a program, and 3 sleeps for 60 after each 5 that it runs. How long 0 to 2 have the core in a second,
+/// and the number of switches.
+fn shares_beside_a_sleeper(without: Without) -> ([u64; 3], u64) {
+    const SLEEPER: VcpuId = VcpuId(3);
+    let mut core = Core::new(packed::Policy::Steal, without, &[Band::LOWEST; 4]);
+    core.machine.only = Some(VcpuSet::from_bits(0b11));
+    for other in [OTHER, PcpuId(2)] {
+        core.runs(other, Band::HIGHEST);
+    }
+    for id in 0..4 {
+        core.admit(id, VcpuState::Runnable);
+    }
+    core.state.must_decide = true;
+    core.go_on();
+    let (mut ran, mut switches) = ([0; 4], 0);
+    let (mut wakes, mut sleeps) = (u64::MAX, u64::MAX);
+    while core.machine.now.0 < 1_000_000 {
+        let before = core.machine.now.0;
+        let was = core.state.running;
+        let at = core.state.alarm.0.min(wakes).min(sleeps).max(before + 1);
+        if let Some(id) = was {
+            ran[id.index()] += at - before;
+        }
+        core.machine.now.0 = at;
+        if at >= sleeps && was == Some(SLEEPER) {
+            (sleeps, wakes) = (u64::MAX, at + 60);
+            core.state.sleep_running();
+        }
+        if at >= wakes {
+            wakes = u64::MAX;
+            wake(&mut core.state, &mut core.machine, SLEEPER);
+        }
+        core.go_on();
+        if core.state.running != was {
+            switches += 1;
+            let comes = core.state.running == Some(SLEEPER);
+            sleeps = if comes {
+                core.machine.now.0 + 5
+            } else {
+                u64::MAX
+            };
+        }
+    }
+    ([ran[0], ran[1], ran[2]], switches)
+}
+
+#[test]
+fn vcpus_that_wait_in_their_kernels_or_sleep_often_do_not_take_the_share_of_one_in_a_program() {
+    let (ran, switches) = shares_beside_a_sleeper(Without::default());
+    for kernel in &ran[..2] {
+        assert!(ran[2] * 10 > kernel * 8, "{ran:?}");
+    }
+    // Each turn of the sleeper is two.
+    assert!(switches < 2_000, "{switches}");
+}
+
 /// Two vCPUs that are always in their kernel, and that often wait for each other's locks.
 #[test]
 fn a_wanted_vcpu_waits_for_one_time_slice_at_most() {
     const GRACE: u64 = 250;
     let mut core = shared(Without::default());
-    (core.machine.only, core.machine.in_kernel) = (None, true);
+    core.machine.only = Some(VcpuSet::from_bits(0b11));
     let (mut switches, mut longest) = (0, 0);
     while core.machine.now.0 < 100 * QUANTUM {
         let was = core.state.running;
