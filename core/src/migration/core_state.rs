@@ -376,6 +376,14 @@ impl<T> CoreState<T> {
         self.deadlines.clear(id);
     }
 
+    /// A vCPU that this core had parked is not parked here any more. If another core has it, its deadline here would only wake this core.
+    pub(super) fn no_longer_parked_here(&mut self, id: VcpuId) {
+        self.parked_here.remove(id);
+        if !self.has(id) {
+            self.forget(id);
+        }
+    }
+
     /// Removes the deadline of a vCPU of this core: its timers do not wake it.
     pub fn clear_deadline(&mut self, id: VcpuId) {
         self.deadlines.clear(id);

@@ -396,7 +396,7 @@ fn first_parked<P: Platform>(
             .parked()
             .filter(|it| it.host == state.core);
         let Some(parked) = parked else {
-            state.parked_here.remove(id);
+            state.no_longer_parked_here(id);
             continue;
         };
         let (is_runnable, band) = (parked.state.is_runnable(), platform.shared().band(id));

@@ -66,11 +66,7 @@ fn notify_of_left<P: Platform>(state: &mut State<P>, platform: &mut P) -> bool {
     // At most 32 times: vCPUs.
     for id in state.parked_here.iter() {
         if !is_parked_here(state, platform, id) {
-            state.parked_here.remove(id);
-            if !state.has(id) {
-                // Another core has it. Its deadline here would only wake this core.
-                state.forget(id);
-            }
+            state.no_longer_parked_here(id);
         } else if platform.guest_runs(id) {
             is_any_left = true;
             notify_other_core(state, platform, id, To::Any);

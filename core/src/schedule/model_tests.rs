@@ -221,7 +221,7 @@ impl Model {
                     }
                     self.short_turns.band = current / 2;
                     self.short_turns.left = others;
-                    self.short_turns.length = (self.short_turns.used + lasted) as i64;
+                    self.short_turns.length = (self.short_turns.used + lasted).min(QUANTUM) as i64;
                     self.short_turns.is_short = true;
                     self.rest = 0;
                 }
@@ -322,8 +322,12 @@ impl Model {
             if leaves && (rest <= 0 || self.is_out_of_turn) {
                 let short = &mut self.short_turns;
                 if !self.is_out_of_turn && short.band == current / 2 {
-                    let lasted = short.used + self.now - self.since;
-                    short.least = if short.is_short { 2 * lasted } else { 0 };
+                    let lasted = (short.used + self.now - self.since).min(QUANTUM);
+                    short.least = if short.is_short {
+                        (2 * lasted).min(QUANTUM)
+                    } else {
+                        0
+                    };
                     if short.is_short {
                         short.length = short.length.max(lasted as i64);
                     }
@@ -332,7 +336,8 @@ impl Model {
                 self.end_of_slice();
             } else if leaves {
                 if self.short_turns.band == current / 2 {
-                    self.short_turns.used += self.now - self.since;
+                    let used = self.short_turns.used + self.now - self.since;
+                    self.short_turns.used = used.min(QUANTUM);
                     self.short_turns.is_paused = true;
                 }
                 self.current = None;

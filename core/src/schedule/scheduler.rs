@@ -126,8 +126,9 @@ impl Scheduler {
     /// A core that idles and has no vCPUs. vCPUs of one band get time slices of `quantum`, at least one tick; for `out_of_turn`, a vCPU
     /// runs [out of turn](Self::run_out_of_turn), never if it is zero.
     pub const fn new(quantum: Ticks, out_of_turn: Ticks) -> Self {
+        let quantum = if quantum.0 == 0 { Ticks(1) } else { quantum };
         Self {
-            quantum: if quantum.0 == 0 { Ticks(1) } else { quantum },
+            quantum,
             queue: RunQueue::new(),
             vcpus: [None; MAX_VCPUS],
             current: None,
@@ -136,7 +137,7 @@ impl Scheduler {
             extended_by: Ticks(0),
             paused: Level::IDLE,
             out_of_turn: OutOfTurn::new(out_of_turn),
-            short_turns: ShortTurns::new(),
+            short_turns: ShortTurns::new(quantum),
             chosen: Chosen::Idle,
         }
     }
@@ -604,8 +605,7 @@ impl Scheduler {
     #[inline(always)]
     fn turn_of(&mut self, vcpu: VcpuId, band: Band, quantum_left: Ticks) -> Ticks {
         let is_alone = !self.queue.has_others(vcpu);
-        self.short_turns
-            .begin(band, quantum_left, self.quantum, is_alone)
+        self.short_turns.begin(band, quantum_left, is_alone)
     }
 
     /// Makes a queued vCPU the current one, for `length` from `now` on. `quantum_left`: the rest of its time slice.

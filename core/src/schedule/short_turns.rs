@@ -11,6 +11,8 @@ use super::{Band, Ticks};
 /// The short turns of a core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ShortTurns {
+    /// The longest of the times below.
+    quantum: Ticks,
     /// The band whose vCPUs have them.
     band: Band,
     /// How many vCPUs are still to have one.
@@ -28,13 +30,14 @@ pub struct ShortTurns {
 }
 
 impl ShortTurns {
-    /// No turn was ended early.
-    pub(super) const fn new() -> Self {
-        Self::of(Band::LOWEST)
+    /// No turn was ended early. For time slices of one `quantum`.
+    pub(super) const fn new(quantum: Ticks) -> Self {
+        Self::of(Band::LOWEST, quantum)
     }
 
-    const fn of(band: Band) -> Self {
+    const fn of(band: Band, quantum: Ticks) -> Self {
         Self {
+            quantum,
             band,
             left: 0,
             length: Ticks(0),
@@ -57,23 +60,22 @@ impl ShortTurns {
     /// The turn of the vCPU that runs is ended early, after it had the core for so long, while so many others wait.
     pub(super) fn end_early(&mut self, band: Band, ran: Ticks, waiting: usize) {
         if self.band != band {
-            *self = Self::of(band);
+            *self = Self::of(band, self.quantum);
         }
         self.left = waiting as u8;
-        self.length = self.used.saturating_add(ran);
+        self.length = self.lasted(ran);
         self.is_short = true;
     }
 
-    /// A vCPU of `band` gets the core, alone or while others of the band wait, with this rest of a time slice of one `quantum`. Returns for how
-    /// long.
+    /// How long the turn of the vCPU that runs has lasted, which has the core for so long.
     #[inline(always)]
-    pub(super) fn begin(
-        &mut self,
-        band: Band,
-        rest: Ticks,
-        quantum: Ticks,
-        is_alone: bool,
-    ) -> Ticks {
+    fn lasted(&self, ran: Ticks) -> Ticks {
+        self.used.saturating_add(ran).min(self.quantum)
+    }
+
+    /// A vCPU of `band` gets the core, alone or while others of the band wait, with this rest of a time slice. Returns for how long.
+    #[inline(always)]
+    pub(super) fn begin(&mut self, band: Band, rest: Ticks, is_alone: bool) -> Ticks {
         if self.band != band {
             return rest;
         }
@@ -90,7 +92,7 @@ impl ShortTurns {
         }
         self.left -= 1;
         // What it has run out of turn is taken off.
-        let has_run = quantum.saturating_sub(rest);
+        let has_run = self.quantum.saturating_sub(rest);
         rest.min(self.length.saturating_sub(has_run).max(Ticks(1)))
     }
 
@@ -98,7 +100,7 @@ impl ShortTurns {
     #[inline(always)]
     pub(super) fn pause(&mut self, band: Band, ran: Ticks) {
         if self.band == band {
-            self.used = self.used.saturating_add(ran);
+            self.used = self.lasted(ran);
             self.is_paused = true;
         }
     }
@@ -109,11 +111,11 @@ impl ShortTurns {
         if self.band != band {
             return;
         }
-        let lasted = self.used.saturating_add(ran);
+        let lasted = self.lasted(ran);
         self.least = match self.is_short {
             true => {
                 self.length = self.length.max(lasted);
-                lasted.saturating_add(lasted)
+                lasted.saturating_add(lasted).min(self.quantum)
             }
             false => Ticks(0),
         };
@@ -135,7 +137,7 @@ impl ShortTurns {
         if self.left == 0 && !self.is_short {
             self.length = Ticks(0);
         }
-        if self == Self::of(self.band) {
+        if self == Self::of(self.band, self.quantum) {
             self.band = Band::LOWEST;
         }
         self
@@ -152,22 +154,22 @@ mod tests {
 
     /// A vCPU that has a whole time slice begins its turn.
     fn begin(turns: &mut ShortTurns) -> u64 {
-        turns.begin(BAND, QUANTUM, QUANTUM, false).0
+        turns.begin(BAND, QUANTUM, false).0
     }
 
     #[test]
     fn each_vcpu_that_waits_has_a_turn_as_short_as_the_one_that_was_ended_early() {
-        let mut turns = ShortTurns::new();
+        let mut turns = ShortTurns::new(QUANTUM);
         assert_eq!(begin(&mut turns), 2_000);
         turns.end_early(BAND, Ticks(100), 3);
         turns.end(BAND, Ticks(130));
         assert_eq!(begin(&mut turns), 130, "with its grace");
         turns.pause(BAND, Ticks(90));
-        let above = turns.begin(Band::HIGHEST, QUANTUM, QUANTUM, true);
+        let above = turns.begin(Band::HIGHEST, QUANTUM, true);
         assert_eq!(above, QUANTUM);
-        assert_eq!(turns.begin(BAND, Ticks(40), QUANTUM, false), Ticks(40));
+        assert_eq!(turns.begin(BAND, Ticks(40), false), Ticks(40));
         turns.end(BAND, Ticks(40));
-        let after_80_out_of_turn = turns.begin(BAND, Ticks(1_920), QUANTUM, false);
+        let after_80_out_of_turn = turns.begin(BAND, Ticks(1_920), false);
         assert_eq!(after_80_out_of_turn, Ticks(50));
         turns.end(BAND, Ticks(50));
         assert_eq!(begin(&mut turns), 130);
@@ -177,20 +179,20 @@ mod tests {
 
     #[test]
     fn a_vcpu_that_is_alone_has_a_whole_turn() {
-        let mut turns = ShortTurns::new();
+        let mut turns = ShortTurns::new(QUANTUM);
         turns.end_early(BAND, Ticks(100), 2);
         turns.end(BAND, Ticks(100));
-        assert_eq!(turns.begin(BAND, QUANTUM, QUANTUM, true), QUANTUM);
+        assert_eq!(turns.begin(BAND, QUANTUM, true), QUANTUM);
         assert_eq!(begin(&mut turns), 2_000);
     }
 
     #[test]
     fn a_turn_is_ended_early_only_if_it_has_lasted_twice_as_long_as_the_last_short_one() {
-        let mut turns = ShortTurns::new();
+        let mut turns = ShortTurns::new(QUANTUM);
         for lasted in [100, 400, 1_600] {
             let _ = begin(&mut turns);
             turns.pause(BAND, Ticks(60));
-            let _ = turns.begin(BAND, Ticks(1_940), QUANTUM, false);
+            let _ = turns.begin(BAND, Ticks(1_940), false);
             assert!(turns.least(BAND, Ticks(100)) <= Ticks(lasted - 60));
             turns.end_early(BAND, Ticks(lasted - 60), 1);
             turns.end(BAND, Ticks(lasted - 60));
@@ -199,7 +201,10 @@ mod tests {
             turns.end(BAND, Ticks(lasted + 50));
             let _ = begin(&mut turns);
             turns.give_up(BAND);
-            assert_eq!(turns.least(BAND, Ticks(100)), Ticks(2 * lasted + 100));
+            assert_eq!(
+                turns.least(BAND, Ticks(100)),
+                Ticks((2 * lasted + 100).min(QUANTUM.0))
+            );
             assert_eq!(turns.least(Band::HIGHEST, Ticks(100)), Ticks(100));
         }
         let _ = begin(&mut turns);

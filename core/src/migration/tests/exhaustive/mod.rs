@@ -642,24 +642,17 @@ fn off(
 
 #[test]
 fn off_under_steal() {
-    off(
-        packed::Policy::Steal,
-        0b001,
-        0b100,
-        (false, 0),
-        3,
-        1_830_000,
-    );
+    off(packed::Policy::Steal, 0b001, 0b100, (false, 0), 3, 865_000);
 }
 
 #[test]
 fn off_under_steal_with_two_real_time_cores() {
-    off(packed::Policy::Steal, 0b011, 0b100, (false, 0), 2, 332_000);
+    off(packed::Policy::Steal, 0b011, 0b100, (false, 0), 2, 245_000);
 }
 
 #[test]
 fn off_with_lives_under_steal() {
-    off(packed::Policy::Steal, 0b001, 0b100, (true, 0), 2, 137_000);
+    off(packed::Policy::Steal, 0b001, 0b100, (true, 0), 2, 91_400);
 }
 
 #[test]
