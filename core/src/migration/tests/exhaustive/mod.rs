@@ -472,24 +472,24 @@ fn check_system(system: &System, bound: u8, states: usize) {
 
 #[test]
 fn lives_under_steal() {
-    lives(packed::Policy::Steal, 0b001, 0b001, 3, 1_100_000);
+    lives(packed::Policy::Steal, 0b001, 0b001, 3, 842_000);
 }
 
 #[test]
 #[ignore = "takes a minute"]
 fn lives_under_steal_with_one_more_event() {
-    lives(packed::Policy::Steal, 0b001, 0b001, 4, 6_300_000);
+    lives(packed::Policy::Steal, 0b001, 0b001, 4, 4_000_000);
 }
 
 #[test]
 fn lives_under_steal_with_two_real_time_cores() {
-    lives(packed::Policy::Steal, 0b011, 0b000, 2, 280_000);
+    lives(packed::Policy::Steal, 0b011, 0b000, 2, 243_000);
 }
 
 #[test]
 #[ignore = "takes a minute"]
 fn lives_under_steal_with_two_real_time_cores_with_one_more_event() {
-    lives(packed::Policy::Steal, 0b011, 0b000, 3, 4_500_000);
+    lives(packed::Policy::Steal, 0b011, 0b000, 3, 3_500_000);
 }
 
 #[test]
@@ -504,7 +504,7 @@ fn lives_under_ondemand() {
 
 #[test]
 fn lives_under_trap() {
-    lives(packed::Policy::Trap, 0b001, 0b001, 2, 475_000);
+    lives(packed::Policy::Trap, 0b001, 0b001, 2, 323_000);
 }
 
 #[test]
@@ -546,7 +546,7 @@ fn ondemand() {
 
 #[test]
 fn trap() {
-    check(packed::Policy::Trap, 0b001, 0b001, 2, 390_000);
+    check(packed::Policy::Trap, 0b001, 0b001, 2, 258_000);
 }
 
 #[test]
@@ -566,12 +566,12 @@ fn ondemand_with_two_real_time_cores() {
 
 #[test]
 fn turns_under_steal() {
-    turns(packed::Policy::Steal, 1, 1, 3, 4_900_000);
+    turns(packed::Policy::Steal, 1, 1, 2, 4_630_000);
 }
 
 #[test]
 fn early_under_steal() {
-    early(packed::Policy::Steal, 0b001, 0b001, 3, 1_080_000);
+    early(packed::Policy::Steal, 0b001, 0b001, 3, 724_000);
 }
 
 #[test]
@@ -658,7 +658,7 @@ fn off_with_lives_under_steal() {
 #[test]
 #[ignore = "takes a minute"]
 fn off_with_lives_under_steal_with_one_more_event() {
-    off(packed::Policy::Steal, 0b001, 0b100, (true, 0), 3, 1_900_000);
+    off(packed::Policy::Steal, 0b001, 0b100, (true, 0), 3, 850_000);
 }
 
 #[test]
