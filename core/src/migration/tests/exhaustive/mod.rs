@@ -519,18 +519,18 @@ fn lives_under_random() {
 
 #[test]
 fn steal() {
-    check(packed::Policy::Steal, 0b001, 0b001, 3, 960_000);
+    check(packed::Policy::Steal, 0b001, 0b001, 3, 679_000);
 }
 
 #[test]
 fn steal_with_two_real_time_cores() {
-    check(packed::Policy::Steal, 0b011, 0b000, 2, 275_000);
+    check(packed::Policy::Steal, 0b011, 0b000, 2, 231_000);
 }
 
 #[test]
 #[ignore = "takes a minute"]
 fn steal_with_two_real_time_cores_with_one_more_event() {
-    check(packed::Policy::Steal, 0b011, 0b000, 3, 4_100_000);
+    check(packed::Policy::Steal, 0b011, 0b000, 3, 3_000_000);
 }
 
 #[test]
