@@ -376,7 +376,8 @@ impl<T> CoreState<T> {
         self.deadlines.clear(id);
     }
 
-    /// A vCPU that this core had parked is not parked here any more. If another core has it, its deadline here would only wake this core.
+    /// A vCPU that this core had parked is not parked here any more. If another core has the vCPU, this core drops what it knows of it: the deadline
+    /// would only wake this core.
     pub(super) fn no_longer_parked_here(&mut self, id: VcpuId) {
         self.parked_here.remove(id);
         if !self.has(id) {

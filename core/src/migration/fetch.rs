@@ -55,7 +55,7 @@ pub(super) fn fetch<P: Platform>(state: &mut State<P>, platform: &mut P, now: Ti
         // Publish first, then look: a core that parks a vCPU looks for idle cores afterwards.
         publish_level(state, platform, Level::IDLE);
     } else if state.rules.leaves_shared_cores && !state.scheduler.is_shared() {
-        // The same, for a core that was not notified while another vCPU of its band waited.
+        // Also publish first, then look: a core on which another vCPU waits is not notified of parked vCPUs.
         publish_not_shared(state, platform);
     }
     let movable = state.movable;

@@ -61,7 +61,7 @@ pub fn park_or_keep<P: Platform>(state: &mut State<P>, platform: &mut P, id: Vcp
     if (is_runnable || higher_band_runs) && is_parked_here(state, platform, id) {
         let to = match higher_band_runs || !state.rules.leaves_shared_cores {
             true => To::Any,
-            // It has its turn here again. A core on which no other vCPU waits any more publishes that, and then looks for it.
+            // The vCPU waits here for its next turn. A core on which no other vCPU waits any more publishes that, and then looks for parked vCPUs.
             false => To::NotShared,
         };
         notify_other_core(state, platform, id, to);
@@ -124,7 +124,7 @@ pub(super) fn publish_not_shared<P: Platform>(state: &State<P>, platform: &P) {
     publish_level(state, platform, level);
 }
 
-/// Publishes only changes, because publishing needs a fence.
+/// Publishes what this core runs. Publishes only changes, because publishing needs a fence.
 #[inline(always)]
 fn publish<P: Platform>(state: &State<P>, platform: &P, now: Published) {
     let presence = platform.shared().presence(state.core);
@@ -188,8 +188,8 @@ fn notify<P: Platform>(
     }
 }
 
-/// Which of `others` is notified that a vCPU of `band` is parked: the first that idles; else one that `to` allows: the first of those whose
-/// band is the lowest, if possible one where no other vCPU of that band waits.
+/// Which of `others` is notified that a vCPU of `band` is parked: the first core that idles. If none idles, a core that `to` allows: of those that run
+/// the lowest band, the first on which no other vCPU of that band waits, or the first.
 fn core_to_notify(
     others: impl Iterator<Item = (PcpuId, Published)>,
     band: Band,
@@ -233,7 +233,7 @@ pub(super) fn publish_and_notify<P: Platform>(state: &mut State<P>, platform: &m
         };
         publish(state, platform, published);
         if before.others_wait && !published.others_wait && state.rules.leaves_shared_cores {
-            // The vCPU that waited was claimed by another core, which this core has noticed only after it had looked.
+            // Another core has claimed the vCPU that waited. This core has noticed that only after it had looked for parked vCPUs.
             state.fetch_at = now;
             state.alarm_is_stale = true;
         }

@@ -601,7 +601,7 @@ impl Scheduler {
         self.begin(vcpu, band, quantum_left, now, length);
     }
 
-    /// For how long a vCPU of this band, whose turn begins or goes on, has the core.
+    /// How long the turn of a vCPU of `band` that gets the core may last. `quantum_left` is left of its time slice.
     #[inline(always)]
     fn turn_of(&mut self, vcpu: VcpuId, band: Band, quantum_left: Ticks) -> Ticks {
         let is_alone = !self.queue.has_others(vcpu);

@@ -11,21 +11,21 @@ use super::{Band, Ticks};
 /// The short turns of a core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ShortTurns {
-    /// The longest of the times below.
+    /// No time below is longer.
     quantum: Ticks,
-    /// The band whose vCPUs have them.
+    /// The band whose vCPUs have short turns.
     band: Band,
-    /// How many vCPUs are still to have one.
+    /// How many vCPUs of the band are still to have a short turn.
     left: u8,
-    /// How long these are: as long as the longest one since the turn that was ended early, with its grace.
+    /// How long those turns are: as long as the longest short turn since the one that was ended early, grace included.
     length: Ticks,
     /// How long the next turn to be ended early must have lasted.
     least: Ticks,
-    /// For how long the vCPU whose turn it is had the core before it was preempted.
+    /// How long the present turn had lasted when the vCPU was preempted last.
     used: Ticks,
-    /// Whether the turn is short.
+    /// Whether the present turn is short.
     is_short: bool,
-    /// Whether it was preempted, and goes on with its turn.
+    /// Whether the vCPU was preempted in the present turn, and has not run since.
     is_paused: bool,
 }
 
@@ -48,7 +48,7 @@ impl ShortTurns {
         }
     }
 
-    /// How long the vCPU of `band` that runs still has the core before its turn may be ended early, if no turn is shorter than `shortest`.
+    /// How long the running vCPU, of `band`, must still run before its turn may be ended early. No turn that is ended early is shorter than `shortest`.
     #[inline(always)]
     pub(super) fn least(&self, band: Band, shortest: Ticks) -> Ticks {
         match self.band == band {
@@ -57,7 +57,7 @@ impl ShortTurns {
         }
     }
 
-    /// The turn of the vCPU that runs is ended early, after it had the core for so long, while so many others wait.
+    /// The turn of the running vCPU, of `band`, is ended early. The vCPU has run for `ran` since it got the core, and `waiting` others of its band wait.
     pub(super) fn end_early(&mut self, band: Band, ran: Ticks, waiting: usize) {
         if self.band != band {
             *self = Self::of(band, self.quantum);
@@ -67,13 +67,13 @@ impl ShortTurns {
         self.is_short = true;
     }
 
-    /// How long the turn of the vCPU that runs has lasted, which has the core for so long.
+    /// How long the present turn has lasted, if its vCPU has run for `ran` since it got the core.
     #[inline(always)]
     fn lasted(&self, ran: Ticks) -> Ticks {
         self.used.saturating_add(ran).min(self.quantum)
     }
 
-    /// A vCPU of `band` gets the core, alone or while others of the band wait, with this rest of a time slice. Returns for how long.
+    /// A vCPU of `band` gets the core. `rest` is left of its time slice; `is_alone`: no other vCPU of the band waits. Returns how long its turn may last.
     #[inline(always)]
     pub(super) fn begin(&mut self, band: Band, rest: Ticks, is_alone: bool) -> Ticks {
         if self.band != band {
@@ -96,7 +96,7 @@ impl ShortTurns {
         rest.min(self.length.saturating_sub(has_run).max(Ticks(1)))
     }
 
-    /// A vCPU of `band` that had the core for so long is preempted.
+    /// A vCPU of `band` is preempted, and keeps its turn. It has run for `ran` since it got the core.
     #[inline(always)]
     pub(super) fn pause(&mut self, band: Band, ran: Ticks) {
         if self.band == band {
@@ -105,7 +105,7 @@ impl ShortTurns {
         }
     }
 
-    /// The turn of a vCPU of `band` is over, after it had the core for so long.
+    /// The turn of a vCPU of `band` is over. The vCPU has run for `ran` since it got the core.
     #[inline(always)]
     pub(super) fn end(&mut self, band: Band, ran: Ticks) {
         if self.band != band {

@@ -11,7 +11,8 @@ pub struct PolicyRules {
     pub park_delay: Ticks,
     /// While a wanted vCPU of its guest waits for its turn on the core, a vCPU has the core for this long at least; `None`: for its whole time slice.
     pub short_turn: Option<Ticks>,
-    /// Whether a core on which another vCPU of its band waits takes none of that band, except one that is cut off.
+    /// Whether a core leaves the vCPUs of its band that other cores have parked, as long as another vCPU of that band waits on it. The policy is then
+    /// asked only about vCPUs that are cut off.
     pub leaves_shared_cores: bool,
     /// Whether vCPUs return to their home core as soon as it could run them.
     pub returns_home: bool,

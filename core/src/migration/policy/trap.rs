@@ -42,7 +42,7 @@ impl Decide for Trap {
     fn rules(&self) -> PolicyRules {
         PolicyRules {
             excludes_kernels: true,
-            // It takes a vCPU whose program enters its kernel elsewhere.
+            // A core on which another vCPU waits still takes a vCPU that enters its kernel on a core without kernels.
             leaves_shared_cores: false,
             ..self.elsewhere.rules()
         }
