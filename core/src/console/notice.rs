@@ -19,7 +19,7 @@ const WAITING_FOR_DRIVERS: usize = WAITING / 2;
 /// Room for the longest line. A line for which the console has less is dropped as a whole.
 const LONGEST: usize = 256;
 /// Bytes that one step writes at most.
-const BYTES_PER_STEP: usize = 3;
+const BYTES_PER_STEP: usize = 2;
 
 /// What a line is about.
 #[derive(Clone, Copy, Debug)]
@@ -381,7 +381,7 @@ mod tests {
         assert!(!notices.step(ALL, LONGEST, |byte| text.push(char::from(byte))));
         notices.note(notice(0, Subject::Stopped(StopReason::Off)));
         notices.note(notice(1, Subject::Stopped(StopReason::Fault)));
-        for _ in 0..20 {
+        for _ in 0..LONGEST {
             if notices.are_written(0b10) {
                 break;
             }

@@ -32,7 +32,7 @@ fn finish_now<P: Platform>(state: &mut State<P>, platform: &mut P) -> bool {
         }
     }
     if let Some(id) = state.preempted.take() {
-        park_or_keep(state, platform, id);
+        let _ = park_or_keep(state, platform, id);
         if is_overtaken(state, platform) {
             return false;
         }

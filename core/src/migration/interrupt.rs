@@ -23,10 +23,10 @@ use spumone_config::types::{IntId, PcpuId, VcpuId};
 const MAX_TAKEN: usize = 8;
 
 /// Takes interrupts that are pending and that the priority mask lets through: up to [`MAX_TAKEN`], or up to the first
-/// that makes a vCPU of a higher band runnable, and one more for a still higher band.
+/// that makes a vCPU of a higher band runnable, and then on as long as each makes one of a still higher band runnable.
 #[inline(never)]
 pub fn take_interrupts<P: Platform>(state: &mut State<P>, platform: &mut P) {
-    let mut must_return = false;
+    let mut highest = None;
     // At most 8 times: `MAX_TAKEN`.
     for _ in 0..MAX_TAKEN {
         // An alarm that has expired is taken next.
@@ -51,10 +51,11 @@ pub fn take_interrupts<P: Platform>(state: &mut State<P>, platform: &mut P) {
         }
         if state.must_decide && state.higher_band_waits() {
             hold_lower_back(state, platform);
-            if must_return || !platform.is_interrupted() {
+            let waiting = state.scheduler.highest_band();
+            if waiting <= highest || !platform.is_interrupted() {
                 return;
             }
-            must_return = true;
+            highest = waiting;
         }
     }
 }
@@ -76,6 +77,16 @@ pub(super) fn is_overtaken<P: Platform>(state: &mut State<P>, platform: &mut P) 
         take_interrupts(state, platform);
     }
     state.must_decide
+}
+
+/// The core has woken a vCPU of a higher band while it worked for another one. Looks for interrupts before the decision, which takes long.
+#[cold]
+#[inline(never)]
+pub(super) fn look_for_higher<P: Platform>(state: &mut State<P>, platform: &mut P) {
+    hold_lower_back(state, platform);
+    if platform.is_interrupted() {
+        take_interrupts(state, platform);
+    }
 }
 
 /// Whether the alarm is armed for the next deadline.

@@ -34,11 +34,11 @@ pub(super) fn set_running<T>(state: &mut CoreState<T>, to: Option<VcpuId>) {
 ///
 /// If a higher band now runs here and the policy has a park delay, this core keeps a vCPU of the lowest band that moves
 /// until the park delay is over, and parks it then. If the core goes back to a lower band before that, parking has cost it
-/// nothing.
+/// nothing. Returns whether the vCPU was parked.
 #[inline(always)]
-pub fn park_or_keep<P: Platform>(state: &mut State<P>, platform: &mut P, id: VcpuId) {
+pub fn park_or_keep<P: Platform>(state: &mut State<P>, platform: &mut P, id: VcpuId) -> bool {
     if !state.moves(id) {
-        return;
+        return false;
     }
     // From the decision, not from `Presence`: the core may not have published the new band yet.
     let higher_band_runs = state.scheduler.current_band() > platform.shared().band(id);
@@ -49,7 +49,7 @@ pub fn park_or_keep<P: Platform>(state: &mut State<P>, platform: &mut P, id: Vcp
             state.notify_at = platform.now().saturating_add(state.park_delay());
             state.alarm_is_stale = true;
         }
-        return;
+        return false;
     }
     platform.trace(TracePoint::Park);
     park(state, platform, id);
@@ -72,6 +72,7 @@ pub fn park_or_keep<P: Platform>(state: &mut State<P>, platform: &mut P, id: Vcp
             state.alarm_is_stale = true;
         }
     }
+    true
 }
 
 /// If a higher band runs, a vCPU of the lowest band that moves is parked only after the park delay, so that the higher
@@ -81,7 +82,7 @@ pub(super) fn park_fetched<P: Platform>(state: &mut State<P>, platform: &mut P, 
     if state.scheduler.current_band() <= platform.shared().band(id) {
         park(state, platform, id);
     } else if state.above_lowest.contains(id) {
-        park_or_keep(state, platform, id);
+        let _ = park_or_keep(state, platform, id);
     } else {
         state.park_later.insert(id);
     }
@@ -180,6 +181,7 @@ fn notify<P: Platform>(
         .filter(|&other| may_be(platform, other))
         .map(|other| (other, platform.shared().presence(other).published()))
         .inspect(|_| checked += 1);
+    // At most 8 times: cores.
     let target = core_to_notify(others, band, to);
     platform.trace(TracePoint::Checked(checked));
     if let Some(core) = target {
@@ -296,11 +298,14 @@ fn notify_again<P: Platform>(state: &mut State<P>, platform: &mut P, now: Ticks)
         state.must_decide = true;
         return;
     }
-    let may_call = next.is_some() && platform.may_bring_core_back();
-    let (waited, look_at) = match may_call {
-        true => waiting_here(state, platform, now),
-        false => (None, Ticks::NEVER),
-    };
+    let (mut waited, mut look_at) = (None, Ticks::NEVER);
+    if next.is_some() && platform.may_bring_core_back() {
+        (waited, look_at) = waiting_here(state, platform, now);
+        if platform.is_interrupted() {
+            state.must_decide = true;
+            return;
+        }
+    }
     if let Some(id) = waited {
         let _ = platform.waits_for_core(id);
     }

@@ -7,7 +7,7 @@
 use super::catch::catch_always;
 use super::core_state::Loaded;
 use super::early;
-use super::interrupt::{arm_stale_alarm, is_overtaken};
+use super::interrupt::{arm_stale_alarm, is_overtaken, look_for_higher};
 use super::notify::park_or_keep;
 use super::platform::{Platform, State};
 use super::save::save_loaded;
@@ -42,14 +42,18 @@ pub fn switch_out<P: Platform>(state: &mut State<P>, platform: &mut P) {
         return;
     }
     save_loaded(state, platform);
+    if state.must_decide {
+        // Its timer has expired meanwhile.
+        look_for_higher(state, platform);
+    }
     // From now on the alarm replaces the timers just saved. It may expire at once. If the core must decide again, that arms the alarm.
     if !is_overtaken(state, platform) {
         arm_stale_alarm(state, platform);
     }
     if is_overtaken(state, platform) && state.waits_for_park_delay(last) {
         state.park_soon(last);
-    } else {
-        park_or_keep(state, platform, last);
+    } else if park_or_keep(state, platform, last) {
+        let _ = is_overtaken(state, platform);
     }
 }
 

@@ -3,6 +3,7 @@
 
 mod core;
 mod early;
+mod looks;
 mod parking;
 mod preempt;
 mod quiet;

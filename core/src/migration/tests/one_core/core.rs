@@ -61,6 +61,8 @@ pub struct Machine {
     pub rung_in_fetch: Option<VcpuId>,
     /// The vCPU that another core parks meanwhile; it kicks this core for it.
     pub parked_in_fetch: Option<VcpuId>,
+    /// While registers are saved, the timer of the vCPU expires, and an interrupt comes for this vCPU.
+    pub kicked_in_save: Option<VcpuId>,
     /// When the hypervisor's next chore is due.
     pub chore: Ticks,
     /// The cores that are to go off.
@@ -149,6 +151,7 @@ impl Core {
                 fetch_takes: 0,
                 choice_takes: 0,
                 rung_in_fetch: None,
+                kicked_in_save: None,
                 parked_in_fetch: None,
                 chore: Ticks::NEVER,
                 unwanted: CoreSet::EMPTY,
@@ -372,9 +375,11 @@ impl Platform for Machine {
     }
 
     fn save(&mut self, _: &mut VcpuId, _: Option<Ticks>, _: bool, _: bool) -> Saved {
+        let kicked = self.kicked_in_save.take();
+        self.pending.extend(kicked);
         Saved {
             deadline: self.saved_timer,
-            wakes: false,
+            wakes: kicked.is_some(),
             rung: VcpuSet::EMPTY,
         }
     }

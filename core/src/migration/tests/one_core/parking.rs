@@ -98,7 +98,7 @@ fn without_a_park_delay_another_core_is_notified_again_of_a_preempted_vcpu() {
     core.admit(0, VcpuState::Runnable);
     core.admit(1, VcpuState::Runnable);
     core.dispatch();
-    park_or_keep(&mut core.state, &mut core.machine, VcpuId(0));
+    let _ = park_or_keep(&mut core.state, &mut core.machine, VcpuId(0));
     assert_eq!(core.machine.kicks, [(OTHER, VcpuId(0))]);
     let later = core.state.next_own_deadline();
     assert!(later > core.machine.now && later < Ticks::NEVER);
@@ -154,7 +154,7 @@ fn a_preempted_vcpu_is_kept_for_the_park_delay_unless_there_is_none() {
         core.admit(0, VcpuState::Runnable);
         core.admit(1, VcpuState::Runnable);
         core.dispatch();
-        park_or_keep(&mut core.state, &mut core.machine, VcpuId(0));
+        let _ = park_or_keep(&mut core.state, &mut core.machine, VcpuId(0));
         assert_eq!(core.slot(0).parked().is_some(), is_parked);
         assert_eq!(core.machine.kicks.len(), usize::from(is_parked));
         assert_eq!(core.state.has(VcpuId(0)), !is_parked);
@@ -171,7 +171,7 @@ fn a_vcpu_above_the_lowest_band_does_not_wait_for_the_park_delay() {
     core.admit(1, VcpuState::Runnable);
     core.admit(2, VcpuState::Runnable);
     core.dispatch();
-    park_or_keep(&mut core.state, &mut core.machine, VcpuId(1));
+    let _ = park_or_keep(&mut core.state, &mut core.machine, VcpuId(1));
     assert!(core.slot(1).parked().is_some());
     assert_eq!(core.machine.kicks, [(OTHER, VcpuId(1))]);
 

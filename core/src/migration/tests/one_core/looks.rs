@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Where the core looks for interrupts, so that one for a vCPU of a higher band waits for a short piece of work only.
+
+use super::MIDDLE;
+use super::core::Core;
+use crate::migration::{Next, sleep, switch, take_interrupts};
+use crate::schedule::{Band, VcpuState};
+use spumone_config::types::VcpuId;
+
+#[test]
+fn interrupts_for_ever_higher_bands_are_taken_before_the_decision() {
+    let bands = [Band::LOWEST, MIDDLE, MIDDLE.next_higher(), Band::HIGHEST];
+    let mut core = Core::steal(&bands);
+    for id in 0..4 {
+        core.admit(id, VcpuState::Sleep);
+    }
+    core.iterate();
+    core.machine.pending = [3, 2, 1, 0].map(VcpuId).into();
+    take_interrupts(&mut core.state, &mut core.machine);
+    assert!(core.machine.pending.is_empty());
+}
+
+/// A storm for vCPUs of one band: its first interrupt leads to a decision, and one more is taken before it at most.
+#[test]
+fn further_interrupts_for_the_same_band_wait_for_the_decision() {
+    let mut core = Core::steal(&[Band::LOWEST; 4]);
+    for id in 0..4 {
+        core.admit(id, VcpuState::Sleep);
+    }
+    core.iterate();
+    core.machine.mask = None;
+    core.machine.pending = [3, 2, 1, 0].map(VcpuId).into();
+    take_interrupts(&mut core.state, &mut core.machine);
+    assert!(core.machine.pending.len() >= 2);
+}
+
+/// The vCPU that is saved wakes, so the core decides again. An interrupt for a still higher band does not wait for that decision.
+#[test]
+fn the_core_looks_once_a_vcpu_is_saved_whose_timer_has_expired_meanwhile() {
+    let mut core = Core::steal(&[Band::LOWEST, MIDDLE, Band::HIGHEST]);
+    core.admit(0, VcpuState::Runnable);
+    core.admit(1, VcpuState::Runnable);
+    core.admit(2, VcpuState::Sleep);
+    core.go_on();
+    assert_eq!(core.state.loaded(), Some(VcpuId(1)));
+    sleep(&mut core.state, &core.machine);
+    assert_eq!(core.iterate(), Next::Switch(VcpuId(0)));
+    core.machine.kicked_in_save = Some(VcpuId(2));
+    switch(&mut core.state, &mut core.machine, VcpuId(0));
+    assert!(core.machine.pending.is_empty());
+    assert_eq!(core.state.scheduler.highest_band(), Some(Band::HIGHEST));
+}
