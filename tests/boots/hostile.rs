@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Guests that do all they can to disturb: no other guest is affected, and the hypervisor runs on.
 
-use boot_tests::{Boot, ESCAPE, environment, probe};
+use boot_tests::{Boot, Console, ESCAPE, environment, probe};
 
 fn boot(name: &str, seed: u64, homes: &[usize]) {
     let hostile = format!("suite=hostile seed={seed} ops=8000");
@@ -49,11 +49,27 @@ fn hostile_resets() {
     machine.finish().expect("spumone", "the machine goes off");
 }
 
+/// The words after which the test says how far it is.
+const WORDS_PRINTED: u64 = 10_000_000;
 /// The words from one report to the next of `suite=instructions`.
 const WORDS_REPORTED: u64 = 1 << 16;
 
+/// The guests that execute random words, with the keys that start each again.
+const EXECUTE: [(&str, &str); 2] = [("one", "1"), ("two", "2")];
+
+/// How many words these guests have reported.
+fn executed(console: &Console) -> u64 {
+    let reports = EXECUTE.map(|(guest, _)| console.count(guest, "instructions executed"));
+    reports.iter().sum::<usize>() as u64 * WORDS_REPORTED
+}
+
+/// How often each of them has turned itself off.
+fn ends(console: &Console) -> [usize; 2] {
+    EXECUTE.map(|(guest, _)| console.count("spumone", &format!("guest {guest} is off")))
+}
+
 /// Two guests execute random words as instructions, `words` in all, beside two that check their own results. They end their lives now and
-/// then, and their watchdogs restart them. `machine`: with `cores` cores.
+/// then, and their watchdogs restart them; the operator restarts those that have turned themselves off. `machine`: with `cores` cores.
 fn executes(machine: Boot, cores: usize, words: u64) {
     let attacker = |name: &str, core| {
         probe(name, "suite=instructions", &[core])
@@ -72,14 +88,31 @@ fn executes(machine: Boot, cores: usize, words: u64) {
         .guest(probe("good", "suite=watch ms=3000 seed=5", &homes))
         .guest(probe("sleeper", "suite=watch ms=3600000 seed=6 sleep=1", &homes).priority(200))
         .start();
-    let console = machine.wait_until(&format!("{words} random words"), |console| {
-        console.expect_not("sleeper", "FAIL");
-        let reports: usize = ["one", "two"]
-            .map(|guest| console.count(guest, "instructions executed"))
-            .iter()
-            .sum();
-        reports as u64 * WORDS_REPORTED >= words
-    });
+    let mut ended = [0; 2];
+    let mut reported = 0;
+    let console = loop {
+        let next = words.min(reported + WORDS_PRINTED);
+        let what = format!("{words} random words");
+        let console = machine.wait_until(&what, |console| {
+            console.expect_not("sleeper", "FAIL");
+            executed(console) >= next || ends(console) != ended
+        });
+        reported = executed(&console);
+        if reported >= words {
+            break console;
+        }
+        let now = ends(&console);
+        for (place, (guest, key)) in EXECUTE.into_iter().enumerate() {
+            if now[place] != ended[place] {
+                println!("guest {guest} is off after {reported} words, and is started again");
+                machine.type_keys(&format!("{ESCAPE}{key}{ESCAPE}r"));
+            }
+        }
+        if reported >= next {
+            println!("{reported} random words");
+        }
+        ended = now;
+    };
     console.probe_is_well("good");
     machine.type_keys(&format!("{ESCAPE}xx"));
     machine.finish().expect("spumone", "the machine goes off");
