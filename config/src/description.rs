@@ -305,6 +305,12 @@ impl Guest {
         cores.any(|core| Some(core) != first)
     }
 
+    /// Whether this policy, which moves vCPUs, can do something for it.
+    #[must_use]
+    pub fn gains_from(&self, policy: Policy) -> bool {
+        self.has_several_cores() || policy.serves_one_core() && self.vcpus.value.len() > 1
+    }
+
     /// The names of its devices that do DMA, on this board.
     #[must_use]
     pub fn dma_devices(&self, board: &Board) -> Vec<&Spanned<String>> {
@@ -486,9 +492,9 @@ fn read_board(mut table: Table<'_, '_, '_>) -> Option<BoardChoice> {
     })
 }
 
-/// The policy of a description that names none: the recommended one, if it can move a vCPU.
+/// The policy of a description that names none: the recommended one, if it can do something for a guest.
 fn default_policy(guests: &[Guest]) -> Policy {
-    match guests.iter().any(Guest::has_several_cores) {
+    match guests.iter().any(|guest| guest.gains_from(Policy::Steal)) {
         true => Policy::Steal,
         false => Policy::None,
     }

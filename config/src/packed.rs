@@ -315,7 +315,7 @@ pub struct Guest {
     pub vcpus: Vec<Vcpu, MAX_VCPUS_PER_GUEST>,
     /// Cores that its vCPUs may run on if the policy moves them, with their home cores; bit n for core n.
     pub cores: u32,
-    /// Whether its vCPUs migrate: the policy moves vCPUs, and there are several such cores.
+    /// Whether its vCPUs migrate ([`moves`](crate::roles::moves)).
     pub moves: bool,
     /// The highest band of its vCPUs.
     pub band: Band,

@@ -25,6 +25,15 @@ impl Policy {
         }
     }
 
+    /// Whether the vCPUs of a guest gain from the policy although they share one core: those that wait for a lock let its holder run.
+    pub const fn serves_one_core(self) -> bool {
+        match self {
+            Self::Steal => true,
+            Self::None | Self::OnDemand | Self::Trap | Self::Delay => false,
+            Self::Balance | Self::Cosched | Self::Random => false,
+        }
+    }
+
     /// Whether the core keeps a vCPU preempted by a higher band for a while before it parks it.
     pub const fn has_park_delay(self) -> bool {
         match self {

@@ -10,7 +10,7 @@ use core::cmp::Reverse;
 pub struct Member {
     /// Its guest.
     pub guest: GuestId,
-    /// Whether it may migrate ([`changes_cores`]).
+    /// Whether it migrates ([`moves`]).
     pub moves: bool,
     /// Its band.
     pub band: Band,
@@ -18,9 +18,12 @@ pub struct Member {
     pub home: PcpuId,
 }
 
-/// Whether the vCPUs of a guest that may run on these cores (bit n for core n) migrate.
-pub const fn changes_cores(policy: Policy, cores: u32) -> bool {
-    policy.moves_vcpus() && cores.count_ones() > 1
+/// Whether the vCPUs of a guest migrate that has so many and may run on these cores (bit n for core n).
+///
+/// Under some policies they do where there is one core, too: no core takes one from another, but each is parked when it does not run. So the core knows
+/// which of them may hold a lock, and lets a vCPU run on that does.
+pub const fn moves(policy: Policy, cores: u32, vcpus: usize) -> bool {
+    policy.moves_vcpus() && (cores.count_ones() > 1 || policy.serves_one_core() && vcpus > 1)
 }
 
 /// The set of these cores, as a guest names them; bit n for core n. Without those that no machine has.
@@ -135,17 +138,21 @@ mod tests {
 
     /// A real-time guest on core 2, and one with four vCPUs.
     fn system(policy: Policy) -> Roles {
-        let moves = changes_cores(policy, 0b1111);
-        let rt = members(0, changes_cores(policy, 0b0100), HIGH, &[2]);
-        let all = [rt, members(1, moves, LOW, &[0, 1, 2, 3])].concat();
+        let linux_moves = moves(policy, 0b1111, 4);
+        let rt = members(0, moves(policy, 0b0100, 1), HIGH, &[2]);
+        let all = [rt, members(1, linux_moves, LOW, &[0, 1, 2, 3])].concat();
         of_cores(policy, 0b1111, &all)
     }
 
     #[test]
-    fn who_has_one_core_stays_and_under_some_policies_all_do() {
-        assert!(changes_cores(Policy::Steal, 0b101) && !changes_cores(Policy::Steal, 0b100));
+    fn a_guest_with_one_core_stays_unless_several_vcpus_share_it_under_steal() {
+        for policy in Policy::ALL {
+            assert!(!moves(policy, 0b100, 1), "{policy:?}");
+            assert_eq!(moves(policy, 0b100, 2), policy == Policy::Steal);
+        }
+        assert!(moves(Policy::Steal, 0b101, 2) && moves(Policy::Steal, 0b101, 1));
         for policy in [Policy::None, Policy::Delay, Policy::Cosched] {
-            assert!(!changes_cores(policy, 0b1111), "{policy:?}");
+            assert!(!moves(policy, 0b1111, 4), "{policy:?}");
             assert_eq!(system(policy).highest_movable, None);
             assert_eq!(system(policy).lowest_movable, None);
         }

@@ -19,13 +19,13 @@ fn scheduler(table: &str, cores: &str) -> Scheduler {
 }
 
 #[test]
-fn the_default_policy_moves_vcpus_where_one_can_move() {
+fn the_default_policy_is_steal_where_a_guest_gains_from_it() {
     for table in ["", "[scheduler]\nquantum = \"1ms\""] {
         for (cores, expected) in [
             ("vcpus = [0, 1]", Policy::Steal),
             ("vcpus = [0]\ncores = [1]", Policy::Steal),
             ("vcpus = [1]", Policy::None),
-            ("vcpus = [0, 0]", Policy::None),
+            ("vcpus = [0, 0]", Policy::Steal),
             ("vcpus = [1]\ncores = [1]", Policy::None),
         ] {
             let scheduler = scheduler(table, cores);

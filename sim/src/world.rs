@@ -8,7 +8,7 @@ use crate::outcome::Counters;
 use crate::powering::{Powering, RT_GUEST, SMP_GUEST};
 use crate::random::Random;
 use crate::setup::{Setup, Storm, Workload};
-use spumone_config::roles::{self, Member, changes_cores};
+use spumone_config::roles::{self, Member};
 use spumone_config::types::{GuestId, MAX_VCPUS, PcpuId, VcpuId};
 use spumone_core::migration::{Early, Level, Roles, Shared, VcpuFacts};
 use spumone_core::power::brings_back;
@@ -91,7 +91,7 @@ impl World {
         let seed = setup.seed.wrapping_add(number);
         let deciding = Deciding::new(setup.decisions, seed, setup.catches_exit);
         let policy = deciding.named();
-        let moves = changes_cores(policy, mask(setup.guest_cores));
+        let moves = roles::moves(policy, mask(setup.guest_cores), setup.guest_vcpus);
         // No core of the model serves a console.
         let roles = roles::of_cores(policy, 0, &members(setup, moves));
         let roles = Roles {

@@ -98,13 +98,20 @@ fn policy(system: &System) -> String {
         policy.moves_vcpus(),
     ) {
         (true, _) => "as the description says",
-        (false, true) => "the default where a guest has several cores",
-        (false, false) => "the default where no guest has several cores",
+        (false, true) => "the default where a guest has several vCPUs or cores",
+        (false, false) => "the default where each guest has one vCPU on one core",
     };
     let guests: Vec<_> = packed
         .guests
         .iter()
         .map(|guest| match guest.moves {
+            true if guest.cores.is_power_of_two() => {
+                format!(
+                    "the vCPUs of {} share core {}",
+                    guest.name,
+                    numbers(guest.cores)
+                )
+            }
             true => format!("{} moves among cores {}", guest.name, numbers(guest.cores)),
             false => format!("{} stays", guest.name),
         })

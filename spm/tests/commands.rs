@@ -37,7 +37,7 @@ system.toml: valid. 2 guests, 3 vCPUs on 2 cores of qemu-virt
   0      vCPU 0, priority 200   vCPU 0, priority 100
   1      -                      vCPU 1, priority 100
 
-  policy steal, the default where a guest has several cores: rt stays, linux moves among cores 0-1
+  policy steal, the default where a guest has several vCPUs or cores: rt stays, linux moves among cores 0-1
 
   memory                  size      what
   0x40000000-0x403fffff   4 MiB     hypervisor and images
@@ -195,10 +195,26 @@ fn the_policy_is_shown_with_its_reason() {
     let text = shown(&none);
     let expected = "policy none, as the description says: rt stays, linux stays";
     assert!(text.contains(expected), "{text}");
-    let text = shown(&SYSTEM.replace("vcpus = [0, 1]", "vcpus = [1, 1]"));
-    let expected =
-        "policy none, the default where no guest has several cores: rt stays, linux stays";
-    assert!(text.contains(expected), "{text}");
+    let of_default = |why: &str, guests: &str| format!("policy {why}: rt stays, {guests}");
+    for (vcpus, expected) in [
+        (
+            "vcpus = [1, 1]",
+            of_default(
+                "steal, the default where a guest has several vCPUs or cores",
+                "the vCPUs of linux share core 1",
+            ),
+        ),
+        (
+            "vcpus = [1]",
+            of_default(
+                "none, the default where each guest has one vCPU on one core",
+                "linux stays",
+            ),
+        ),
+    ] {
+        let text = shown(&SYSTEM.replace("vcpus = [0, 1]", vcpus));
+        assert!(text.contains(&expected), "{text}");
+    }
 }
 
 #[test]

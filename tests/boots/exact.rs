@@ -54,6 +54,30 @@ fn freertos_meets_its_deadlines_beside_linux_that_moves() {
     );
 }
 
+/// The vCPUs of a Linux that has one core: one that waits for a lock lets its holder run.
+#[test]
+fn vcpus_that_share_the_only_core_do_not_wait_for_locks() {
+    let seconds = ["none", "steal"].map(|policy| {
+        let name = format!("vcpus_that_share_the_only_core_do_not_wait_for_locks_{policy}");
+        let console = Boot::new(&name)
+            .policy(policy)
+            .exact()
+            .guest(rt("period=1ms load=10% duration=3s"))
+            .guest(linux("hackbench", "-g,1,-l,100", &[0, 0]))
+            .run();
+        console.linux_is_well("linux", "hackbench");
+        let latency = console.longest_wait("rt");
+        console.demand(latency <= LATENCY, &format!("latency {latency}"));
+        let median = console.value("linux", "linux-result scenario=hackbench", "median");
+        median.parse().unwrap_or(0.0)
+    });
+    let [waits, lets_run]: [f64; 2] = seconds;
+    assert!(
+        0.0 < lets_run && lets_run < 0.75 * waits,
+        "{waits} s under none, {lets_run} s under steal"
+    );
+}
+
 /// A vCPU whose home core is busy with the real-time guest for nine tenths of the time computes elsewhere.
 #[test]
 fn a_vcpu_that_moves_computes_elsewhere() {

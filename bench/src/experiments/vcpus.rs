@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 /// The figure.
 pub struct Vcpus;
 
-/// The policy of one core, or of one vCPU. All others need a second one of both.
+/// The policy of one vCPU. The others need several.
 const ALONE: &str = "none";
 /// Most vCPUs of Linux.
 const MOST: u32 = 8;
@@ -65,7 +65,7 @@ impl Pair {
         linux.homes = (0..self.vcpus).map(|it| it % self.cores).collect();
         let system = System {
             cores: self.cores,
-            policy: match self.usable() {
+            policy: match self.vcpus {
                 1 => ALONE.into(),
                 _ => policy.into(),
             },
@@ -317,7 +317,7 @@ impl Experiment for Vcpus {
             method: vec![
                 format!(
                     "Linux measures `{}` ({}) itself, once a run. There is no other guest. Its vCPUs have homes on the cores in turn, and may run \
-                     on all. With one core or one vCPU, the policy is `{ALONE}`, as all others need a second one of both.",
+                     on all. With one vCPU, the policy is `{ALONE}`.",
                     linux(plan, yardstick, 1).arguments.join(" "),
                     yardstick.what
                 ),
@@ -401,8 +401,7 @@ mod tests {
         for run in &runs {
             if let Machine::Spumone(system) = &run.machine {
                 let vcpus = system.linux.as_ref().unwrap().cpus;
-                let alone = system.cores == 1 || vcpus == 1;
-                let policy = if alone { "none" } else { "steal" };
+                let policy = if vcpus == 1 { "none" } else { "steal" };
                 assert_eq!(system.policy, policy, "{}", run.label);
             }
         }

@@ -18,15 +18,25 @@ pub(super) fn check(description: &Description, problems: &mut Vec<Problem>) {
     if !policy.value.moves_vcpus() {
         return;
     }
-    if !description.guests.iter().any(Guest::has_several_cores) {
-        let message = "the policy lets vCPUs change cores, but each guest has one core only";
+    let gains = |guest: &Guest| guest.gains_from(policy.value);
+    if !description.guests.iter().any(gains) {
+        let (message, label) = match policy.value.serves_one_core() {
+            true => (
+                "the policy is for guests with several vCPUs, but each guest has one vCPU on one core",
+                "has no effect",
+            ),
+            false => (
+                "the policy lets vCPUs change cores, but each guest has one core only",
+                "needs a second core",
+            ),
+        };
         let help = match description.board.cores.value {
             0 | 1 => "use `cores = 2` or more in [board], and list several home cores for a guest",
             _ => "list several home cores for a guest, as vcpus = [0, 1]",
         };
         problems.push(
             Problem::new("no-other-core", message)
-                .at(policy.span, "needs a second core")
+                .at(policy.span, label)
                 .help(format!("{help}; or choose policy = \"none\"")),
         );
     } else if policy.value == Policy::Trap && one_priority_for_movers(description, problems) {

@@ -125,7 +125,7 @@ fn cores_of(guest: &Guest) -> u32 {
 
 /// Whether the vCPUs of a guest migrate under `steal`.
 fn moves(guest: &Guest) -> bool {
-    roles::changes_cores(Policy::Steal, cores_of(guest))
+    roles::moves(Policy::Steal, cores_of(guest), guest.vcpus.value.len())
 }
 
 /// The cores that stay on.

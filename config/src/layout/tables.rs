@@ -10,7 +10,7 @@ use crate::packed::{
     LinkEnd, LinkKind, MAX_RANGES, Mapping, MemoryRange, PageRange, Policy, Stage2,
 };
 use crate::problem::Problem;
-use crate::roles::{Tables, changes_cores, set_of};
+use crate::roles::{self, Tables, set_of};
 use crate::stage2::{
     self, Access, Attributes, MapError, PAGE_SIZE, Pages, ROOT_SIZE, Vmid, pages_needed,
 };
@@ -22,9 +22,9 @@ pub(super) fn cores(guest: &Guest) -> u32 {
     set_of(guest.all_cores().map(|core| core.value))
 }
 
-/// Whether the vCPUs of a guest change cores.
+/// Whether the vCPUs of a guest migrate.
 pub(super) fn moves(guest: &Guest, policy: Policy) -> bool {
-    changes_cores(policy, cores(guest))
+    roles::moves(policy, cores(guest), guest.vcpus.value.len())
 }
 
 /// Which tables a guest has beside those with which both its kernel and its programs may execute.

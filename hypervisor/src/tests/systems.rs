@@ -9,7 +9,7 @@ use spumone_config::packed::{
     Protect, Quiesce, Scheduler, Seal, SeedSlot, Segment, Spi, SpiOwner, Stage2, System, Trigger,
     Trust, Uart, Vcpu, VirtualGic, VirtualUart, WakeEarly, Without,
 };
-use spumone_config::roles::{self, Member, Tables, changes_cores};
+use spumone_config::roles::{self, Member, Tables};
 use spumone_config::seal::seal;
 use spumone_config::stage2::{self, Access, Attributes, Pages, VTCR, Vmid};
 use spumone_config::{Band, GuestAddr, GuestId, IntId, PcpuId, PhysAddr, Priority, VcpuId};
@@ -207,7 +207,7 @@ impl GuestParts {
             band: vcpus.clone().map(|vcpu| vcpu.band).max().unwrap(),
             vcpus: vcpus.collect(),
             cores,
-            moves: changes_cores(policy, cores),
+            moves: roles::moves(policy, cores, self.vcpus.len()),
             wake_early: self.wake_early,
             on_fault: self.on_fault,
             on_stop: self.on_stop,
