@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `suite=instructions`: executes random words as instructions without end, at EL1 and at EL0, with the MMU off. It needs 192 MiB of
-//! memory. Reports each 2^16 of them.
+//! memory. Reports each 2^16 of them. `longest=` microseconds (default 3000): a block of words is given up after this time, since some
+//! branch backwards, or wait.
 //!
 //! They may do anything to this program: its watchdog restarts it then. The description must give it one, and `on-fault = "abort"`. Random
 //! numbers of the firmware are the seed of each life.
 
 use super::watchdog::{command, watchdog};
+use crate::machine::bootargs;
 use crate::machine::gic::{self, GICD, GICR};
 use crate::machine::psci::{Conduit, call_by, function};
 use crate::machine::random::Random;
@@ -21,8 +23,6 @@ const WORDS: usize = 64;
 const BLOCK: usize = size_of::<[u32; WORDS]>();
 /// The words between two reports.
 const REPORTED: u64 = 1 << 16;
-/// A block is given up after this time, in microseconds: some words branch backwards, or wait.
-const LONGEST_US: u64 = 3_000;
 /// Blocks between two pettings of the watchdog.
 const BLOCKS: usize = 64;
 /// One of so many blocks gets an address of the GIC. Some instructions that access it end the guest's life.
@@ -94,6 +94,7 @@ pub fn run() {
         end > least,
         "memory ends at {end:#x}; this suite needs it up to {least:#x}"
     );
+    let longest_us = bootargs::number_or("longest", 3_000);
     let mut random = Random::new(seed());
     let mut reported = 0;
     // Behind the last block there are only zeros, which are undefined.
@@ -101,7 +102,7 @@ pub fn run() {
     loop {
         keep_alive();
         for place in places.by_ref().take(BLOCKS) {
-            let executed = execute(&mut random, place, end);
+            let executed = execute(&mut random, place, end, longest_us);
             if executed - reported >= REPORTED {
                 reported += REPORTED;
                 say!("instructions executed {REPORTED}");
@@ -124,8 +125,8 @@ fn seed() -> u64 {
     call_by(Conduit::Hvc, [function::TRNG_RND64, 64, 0, 0])[3]
 }
 
-/// Executes a block at this place, in memory that ends at `end`; returns how many words were executed so far.
-fn execute(random: &mut Random, place: u64, end: u64) -> u64 {
+/// Executes a block at this place, in memory that ends at `end`, for so many microseconds at most; returns how many words were executed so far.
+fn execute(random: &mut Random, place: u64, end: u64, longest_us: u64) -> u64 {
     let state = STATE.0.get();
     let code = place as *mut [u32; WORDS];
     // SAFETY: one CPU runs this suite, and nothing else uses these while this function runs: `run` has checked that the code is behind this
@@ -152,7 +153,7 @@ fn execute(random: &mut Random, place: u64, end: u64) -> u64 {
     }
     clean(state as usize, size_of::<State>());
     clean(code as usize, BLOCK);
-    Timer::Virtual.start_us(LONGEST_US);
+    Timer::Virtual.start_us(longest_us);
     // SAFETY: the words may do anything: that is what this suite is for.
     unsafe { instructions_run(state) };
     Timer::Virtual.stop();
