@@ -22,6 +22,7 @@ use crate::reader::{
     Mismatch, Table, address, boolean, choice, duration_us, number, number_in, parse_document,
     size, string,
 };
+use crate::roles;
 use crate::sink::Sink;
 use crate::units::{KIB, align_up};
 use toml::de::DeValue;
@@ -305,10 +306,16 @@ impl Guest {
         cores.any(|core| Some(core) != first)
     }
 
-    /// Whether this policy, which moves vCPUs, can do something for it.
+    /// The cores that its vCPUs may run on; bit n for core n.
     #[must_use]
-    pub fn gains_from(&self, policy: Policy) -> bool {
-        self.has_several_cores() || policy.serves_one_core() && self.vcpus.value.len() > 1
+    pub fn core_set(&self) -> u32 {
+        roles::set_of(self.all_cores().map(|core| core.value))
+    }
+
+    /// Whether its vCPUs migrate under this policy.
+    #[must_use]
+    pub fn moves(&self, policy: Policy) -> bool {
+        roles::moves(policy, self.core_set(), self.vcpus.value.len())
     }
 
     /// The names of its devices that do DMA, on this board.
@@ -492,9 +499,9 @@ fn read_board(mut table: Table<'_, '_, '_>) -> Option<BoardChoice> {
     })
 }
 
-/// The policy of a description that names none: the recommended one, if it can do something for a guest.
+/// The policy of a description that names none: the recommended one, if the vCPUs of a guest migrate under it.
 fn default_policy(guests: &[Guest]) -> Policy {
-    match guests.iter().any(|guest| guest.gains_from(Policy::Steal)) {
+    match guests.iter().any(|guest| guest.moves(Policy::Steal)) {
         true => Policy::Steal,
         false => Policy::None,
     }

@@ -25,7 +25,7 @@ impl Policy {
         }
     }
 
-    /// Whether the vCPUs of a guest gain from the policy although they share one core: those that wait for a lock let its holder run.
+    /// Whether the policy also serves a guest whose vCPUs share one core: a vCPU that waits for a lock gives the core to the vCPU that holds the lock.
     pub const fn serves_one_core(self) -> bool {
         match self {
             Self::Steal => true,

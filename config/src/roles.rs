@@ -18,10 +18,10 @@ pub struct Member {
     pub home: PcpuId,
 }
 
-/// Whether the vCPUs of a guest migrate that has so many and may run on these cores (bit n for core n).
+/// Whether the vCPUs of a guest migrate. The guest has this number of vCPUs, which may run on these cores (bit n for core n).
 ///
-/// Under some policies they do where there is one core, too: no core takes one from another, but each is parked when it does not run. So the core knows
-/// which of them may hold a lock, and lets a vCPU run on that does.
+/// Under some policies several vCPUs migrate even if there is one core only. No other core takes them, but the core parks each vCPU that does not run. So
+/// the core knows which vCPUs may hold a lock, and gives those more time.
 pub const fn moves(policy: Policy, cores: u32, vcpus: usize) -> bool {
     policy.moves_vcpus() && (cores.count_ones() > 1 || policy.serves_one_core() && vcpus > 1)
 }

@@ -54,7 +54,7 @@ fn freertos_meets_its_deadlines_beside_linux_that_moves() {
     );
 }
 
-/// The vCPUs of a Linux that has one core: one that waits for a lock lets its holder run.
+/// Two vCPUs of a Linux share its only core. Under `steal`, a vCPU that waits for a lock gives the core to the vCPU that holds the lock.
 #[test]
 fn vcpus_that_share_the_only_core_do_not_wait_for_locks() {
     let seconds = ["none", "steal"].map(|policy| {

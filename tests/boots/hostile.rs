@@ -54,7 +54,7 @@ const WORDS_PRINTED: u64 = 10_000_000;
 /// The words from one report to the next of `suite=instructions`.
 const WORDS_REPORTED: u64 = 1 << 16;
 
-/// The guests that execute random words, with the keys that start each again.
+/// The guests that execute random words, each with the key that selects it on the console.
 const EXECUTE: [(&str, &str); 2] = [("one", "1"), ("two", "2")];
 
 /// How many words these guests have reported.
@@ -69,7 +69,8 @@ fn ends(console: &Console) -> [usize; 2] {
 }
 
 /// Two guests execute random words as instructions, `words` in all, beside two that check their own results. They end their lives now and
-/// then, and their watchdogs restart them; the operator restarts those that have turned themselves off. `machine`: with `cores` cores. `suite`: theirs.
+/// then, and their watchdogs restart them; the operator restarts those that have turned themselves off. `machine` has `cores` cores;
+/// `suite`: the boot arguments of the two guests.
 fn executes(machine: Boot, cores: usize, suite: &str, words: u64) {
     let attacker = |name: &str, core| {
         probe(name, suite, &[core])
@@ -126,8 +127,8 @@ fn hostile_random_instructions() {
 }
 
 /// More of them: as many million as `SPUMONE_MILLIONS` says. On one core, with time counted in instructions, QEMU executes more than twice as many
-/// in the same time. An attacker whose exceptions cause exceptions executes few instructions, so that time hardly passes until its watchdog expires: that
-/// takes minutes of the host.
+/// in the same time. If each exception of an attacker causes the next one, QEMU executes few instructions in a second of the host. Time, which is counted in
+/// instructions, passes slowly then, and the attacker's watchdog expires only after minutes of the host.
 #[test]
 #[ignore = "long"]
 fn matrix_hostile_random_instructions() {

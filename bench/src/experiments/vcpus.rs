@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 /// The figure.
 pub struct Vcpus;
 
-/// The policy of one vCPU. The others need several.
+/// The policy where Linux has one vCPU, which waits for no other vCPU.
 const ALONE: &str = "none";
 /// Most vCPUs of Linux.
 const MOST: u32 = 8;

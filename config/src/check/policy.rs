@@ -18,8 +18,8 @@ pub(super) fn check(description: &Description, problems: &mut Vec<Problem>) {
     if !policy.value.moves_vcpus() {
         return;
     }
-    let gains = |guest: &Guest| guest.gains_from(policy.value);
-    if !description.guests.iter().any(gains) {
+    let moves = |guest: &Guest| guest.moves(policy.value);
+    if !description.guests.iter().any(moves) {
         let (message, label) = match policy.value.serves_one_core() {
             true => (
                 "the policy is for guests with several vCPUs, but each guest has one vCPU on one core",

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Whether cores can go off as `[power]` says.
 
-use crate::description::{CoresOn, Description, Guest};
+use crate::description::{CoresOn, Description};
 use crate::packed::{Policy, PowerMode};
 use crate::problem::Problem;
 use crate::roles::{self, Member};
@@ -69,7 +69,11 @@ pub(super) fn check(description: &Description, problems: &mut Vec<Problem>) {
             );
             let mut problem =
                 Problem::new("cores-on", message).at(cores_on.span, "fewer than must stay on");
-            for guest in description.guests.iter().filter(|it| !moves(it)) {
+            for guest in description
+                .guests
+                .iter()
+                .filter(|it| !it.moves(Policy::Steal))
+            {
                 problem = problem.at(guest.vcpus.span, "its vCPUs stay on these cores");
             }
             problems.push(problem.help(format!(
@@ -119,15 +123,6 @@ fn can_go_off(description: &Description) -> bool {
         && u64::from(stay_on(description).count_ones()) < description.board.cores.value
 }
 
-fn cores_of(guest: &Guest) -> u32 {
-    roles::set_of(guest.all_cores().map(|core| core.value))
-}
-
-/// Whether the vCPUs of a guest migrate under `steal`.
-fn moves(guest: &Guest) -> bool {
-    roles::moves(Policy::Steal, cores_of(guest), guest.vcpus.value.len())
-}
-
 /// The cores that stay on.
 fn stay_on(description: &Description) -> u32 {
     let guests = || (0..).map(GuestId).zip(&description.guests);
@@ -145,13 +140,13 @@ fn stay_on(description: &Description) -> u32 {
                 .filter_map(move |it| home(it.value));
             homes.map(move |home| Member {
                 guest: id,
-                moves: moves(guest),
+                moves: guest.moves(Policy::Steal),
                 // It does not matter here.
                 band: Band::LOWEST,
                 home: PcpuId(home),
             })
         })
         .collect();
-    let moving = guests().filter(|(_, guest)| moves(guest));
-    roles::stay_on(&members, moving.map(|(_, guest)| cores_of(guest)))
+    let moving = guests().filter(|(_, guest)| guest.moves(Policy::Steal));
+    roles::stay_on(&members, moving.map(|(_, guest)| guest.core_set()))
 }

@@ -10,26 +10,16 @@ use crate::packed::{
     LinkEnd, LinkKind, MAX_RANGES, Mapping, MemoryRange, PageRange, Policy, Stage2,
 };
 use crate::problem::Problem;
-use crate::roles::{self, Tables, set_of};
+use crate::roles::Tables;
 use crate::stage2::{
     self, Access, Attributes, MapError, PAGE_SIZE, Pages, ROOT_SIZE, Vmid, pages_needed,
 };
 use crate::types::{GuestAddr, GuestId, PhysAddr};
 use crate::units::{BLOCK, GIB};
 
-/// The cores that the vCPUs of a guest may run on; bit n for core n.
-pub(super) fn cores(guest: &Guest) -> u32 {
-    set_of(guest.all_cores().map(|core| core.value))
-}
-
-/// Whether the vCPUs of a guest migrate.
-pub(super) fn moves(guest: &Guest, policy: Policy) -> bool {
-    roles::moves(policy, cores(guest), guest.vcpus.value.len())
-}
-
 /// Which tables a guest has beside those with which both its kernel and its programs may execute.
 fn others(guest: &Guest, policy: Policy) -> Tables {
-    Tables::needed(policy, moves(guest, policy), guest.vcpus.value.len())
+    Tables::needed(policy, guest.moves(policy), guest.vcpus.value.len())
 }
 
 /// The devices' registers, which a guest sees where they are.
