@@ -457,10 +457,7 @@ mod tests {
         let mut text = String::new();
         for step in [StopStep::Acknowledge, StopStep::Finish(Ending::Stays)] {
             orders.stop_goes_on(LOW, step);
-            for _ in 0..10 {
-                if orders.take(None) != Some(Order::Say) {
-                    break;
-                }
+            while orders.take(None) == Some(Order::Say) {
                 orders.say(None, ROOM, |byte| text.push(char::from(byte)));
             }
             assert_eq!(text, "guest it is off\n");
@@ -487,10 +484,7 @@ mod tests {
         );
         orders.stop_goes_on(HIGH, StopStep::Acknowledge);
         let mut written = 0;
-        for _ in 0..10 {
-            if orders.take(high) != Some(Order::Say) {
-                break;
-            }
+        while orders.take(high) == Some(Order::Say) {
             orders.say(high, ROOM, |_| written += 1);
         }
         assert_eq!(written, "guest it is off\n".len());
