@@ -16,8 +16,6 @@ use spumone_config::types::{GuestId, MAX_GUESTS};
 
 /// Bytes of a line after which another source has its turn.
 pub(super) const LINE_SIZE: usize = 256;
-/// The fewest steps of a drain: a byte is taken and written.
-const LEAST_STEPS: usize = 2;
 /// The longest output for one byte of a source: the end of another line, a tag, the byte.
 const WRITTEN_SIZE: usize = 32;
 
@@ -84,7 +82,7 @@ impl Mux {
     }
 
     /// Moves output from the rings to the sink, in at most `budget` steps; a step is a byte taken
-    /// from a ring or given to the sink. Ends early if there is an interrupt, but not before [`LEAST_STEPS`], so that no storm of
+    /// from a ring or given to the sink. Ends early if there is an interrupt, but not before the first step, so that no storm of
     /// interrupts stops the output. Can be continued at any time.
     pub fn drain(
         &mut self,
@@ -95,7 +93,7 @@ impl Mux {
     ) -> Drained {
         // At most 32 times: the largest budget.
         for step in 0..budget {
-            if step >= LEAST_STEPS && sink.is_interrupted() {
+            if step > 0 && sink.is_interrupted() {
                 return Drained::BudgetSpent;
             }
             if let Some(&byte) = self.pending.get(self.written) {

@@ -88,8 +88,8 @@ pub(super) fn park_fetched<P: Platform>(state: &mut State<P>, platform: &mut P, 
     }
 }
 
-/// Parks the vCPUs that were kept for the park delay. Returns whether all are parked and the core was not interrupted. If it was, the
-/// decision that follows parks the others.
+/// Parks the vCPUs that were kept for the park delay. Returns whether all are parked and the core was not interrupted. If it was, it has
+/// parked one at least.
 fn park_kept<P: Platform>(state: &mut State<P>, platform: &mut P) -> bool {
     let kept = state.park_later;
     // At most 32 times: vCPUs.
@@ -101,7 +101,6 @@ fn park_kept<P: Platform>(state: &mut State<P>, platform: &mut P) -> bool {
             platform.trace(TracePoint::Parked);
         }
         if platform.is_interrupted() {
-            state.must_decide = true;
             return false;
         }
     }
@@ -244,6 +243,8 @@ pub(super) fn publish_and_notify<P: Platform>(state: &mut State<P>, platform: &m
             call_home(state, platform);
         }
         if !state.park_later.is_empty() && !park_kept(state, platform) {
+            // The next decision parks the others.
+            state.must_decide = true;
             return;
         }
         if !state.parked_here.is_empty()
@@ -286,24 +287,24 @@ pub(super) fn publish_above_lowest<P: Platform>(
 
 /// The park delay is over, or this core notifies another core again: the core that was notified last may have begun to run a higher band
 /// since, as this core has.
+///
+/// A guest of the higher band has run here for long, and is in the middle of its work. So its interrupts do not wait for all of this: if
+/// the core is interrupted, it puts off the rest.
 #[inline(never)]
 fn notify_again<P: Platform>(state: &mut State<P>, platform: &mut P, now: Ticks) {
     if !park_kept(state, platform) {
-        return;
+        return put_off(state, platform);
     }
     let above_lowest = notify_of_above_lowest(state, platform);
     let next = next_to_notify(state, platform);
     if next.is_some() && platform.is_interrupted() {
-        // The next decision goes on here.
-        state.must_decide = true;
-        return;
+        return put_off(state, platform);
     }
     let (mut waited, mut look_at) = (None, Ticks::NEVER);
     if next.is_some() && platform.may_bring_core_back() {
         (waited, look_at) = waiting_here(state, platform, now);
         if platform.is_interrupted() {
-            state.must_decide = true;
-            return;
+            return put_off(state, platform);
         }
     }
     if let Some(id) = waited {
@@ -316,6 +317,12 @@ fn notify_again<P: Platform>(state: &mut State<P>, platform: &mut P, now: Ticks)
         Some(_) => now.saturating_add(state.notify_again_after).min(look_at),
         None => Ticks::NEVER,
     };
+}
+
+/// The core enters its guest first, and goes on with [`notify_again`] after the short park delay.
+#[cold]
+fn put_off<P: Platform>(state: &mut State<P>, platform: &P) {
+    state.notify_at = platform.now().saturating_add(state.short_park_delay);
 }
 
 /// A vCPU that is parked here and has waited, while this core has run a higher band, for so long that another core should have taken it since that was

@@ -226,6 +226,33 @@ fn parking_stops_at_an_interrupt_and_goes_on_with_the_next_decision() {
     assert_eq!(parked(&core), 3);
 }
 
+/// The guest of the higher band is in the middle of its work then. Its timer would wait until all are parked, and for a decision before each.
+#[test]
+fn at_the_end_of_the_park_delay_parking_is_put_off_for_an_interrupt() {
+    let mut core = Core::steal(&[Band::LOWEST, Band::LOWEST, Band::LOWEST, Band::HIGHEST]);
+    for id in 0..4 {
+        core.admit(id, VcpuState::Runnable);
+    }
+    core.dispatch();
+    assert_eq!(core.state.running, Some(VcpuId(3)));
+    core.state.must_decide = false;
+    core.state.park_later = (0..3).map(VcpuId).collect();
+    core.publish_and_notify(core.machine.now);
+    let parked = |core: &Core| (0..3).filter(|&id| core.slot(id).parked().is_some()).count();
+    for number in 1..=3 {
+        core.machine.now = core.state.notify_at;
+        core.machine.loaded_timer = Some(core.machine.now);
+        core.machine.is_timer_taken = false;
+        core.publish_and_notify(core.machine.now);
+        assert_eq!((parked(&core), core.state.must_decide()), (number, false));
+        assert!(core.state.notify_at > core.machine.now);
+        assert_eq!(core.machine.kicks, []);
+    }
+    core.machine.is_timer_taken = true;
+    core.publish_and_notify(core.state.notify_at);
+    assert_eq!(core.machine.kicks, [(OTHER, VcpuId(0))]);
+}
+
 /// Else it would wait as long as vCPUs do of which the core has notified others already.
 #[test]
 fn a_vcpu_that_is_to_be_parked_soon_waits_for_the_park_delay_only() {
