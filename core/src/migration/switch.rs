@@ -53,7 +53,11 @@ pub fn switch_out<P: Platform>(state: &mut State<P>, platform: &mut P) {
     if is_overtaken(state, platform) && state.waits_for_park_delay(last) {
         state.park_soon(last);
     } else if park_or_keep(state, platform, last) {
-        let _ = is_overtaken(state, platform);
+        if state.must_decide {
+            look_for_higher(state, platform);
+        } else {
+            let _ = is_overtaken(state, platform);
+        }
     }
 }
 

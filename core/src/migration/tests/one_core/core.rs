@@ -63,6 +63,8 @@ pub struct Machine {
     pub parked_in_fetch: Option<VcpuId>,
     /// While registers are saved, the timer of the vCPU expires, and an interrupt comes for this vCPU.
     pub kicked_in_save: Option<VcpuId>,
+    /// While a vCPU is parked, an interrupt comes for this one.
+    pub kicked_in_park: Option<VcpuId>,
     /// When the hypervisor's next chore is due.
     pub chore: Ticks,
     /// The cores that are to go off.
@@ -152,6 +154,7 @@ impl Core {
                 choice_takes: 0,
                 rung_in_fetch: None,
                 kicked_in_save: None,
+                kicked_in_park: None,
                 parked_in_fetch: None,
                 chore: Ticks::NEVER,
                 unwanted: CoreSet::EMPTY,
@@ -422,6 +425,9 @@ impl Platform for Machine {
     }
 
     fn trace(&mut self, point: TracePoint) {
+        if let TracePoint::Parked = point {
+            self.pending.extend(self.kicked_in_park.take());
+        }
         if let TracePoint::Look = point {
             self.now.0 += self.choice_takes;
         }

@@ -50,3 +50,22 @@ fn the_core_looks_once_a_vcpu_is_saved_whose_timer_has_expired_meanwhile() {
     assert!(core.machine.pending.is_empty());
     assert_eq!(core.state.scheduler.highest_band(), Some(Band::HIGHEST));
 }
+
+/// The core must decide again already when it parks the vCPU that it has saved. An interrupt that comes meanwhile does not wait for the decision, too.
+#[test]
+fn the_core_looks_once_a_vcpu_is_parked_whose_timer_has_expired_meanwhile() {
+    let mut core = Core::steal(&[Band::LOWEST, MIDDLE, Band::HIGHEST]);
+    core.admit(0, VcpuState::Runnable);
+    core.admit(1, VcpuState::Runnable);
+    core.admit(2, VcpuState::Sleep);
+    core.go_on();
+    assert_eq!(core.state.loaded(), Some(VcpuId(1)));
+    sleep(&mut core.state, &core.machine);
+    assert_eq!(core.iterate(), Next::Switch(VcpuId(0)));
+    core.machine.kicked_in_save = Some(VcpuId(0));
+    core.machine.kicked_in_park = Some(VcpuId(2));
+    switch(&mut core.state, &mut core.machine, VcpuId(0));
+    assert!(core.slot(1).parked().is_some());
+    assert_eq!(core.machine.pending, [VcpuId(0)]);
+    assert_eq!(core.state.scheduler.highest_band(), Some(Band::HIGHEST));
+}
