@@ -154,6 +154,10 @@ pub struct CoreState<T> {
     /// When to park the vCPUs of `park_later`, and to notify another core of vCPUs that are parked here because this
     /// core runs a higher band.
     pub(super) notify_at: Ticks,
+    /// Whether that was put off for an interrupt. It is put off once; after that, each decision goes on with it.
+    pub(super) is_put_off: bool,
+    /// Whether a timer or a device's interrupt was delivered to the loaded vCPU since the alarm expired last.
+    pub(super) has_delivered: bool,
     /// When this core will have run above the lowest band that moves for longer than the park delay; [`Ticks::NEVER`]: it does not run there.
     pub(super) long_at: Ticks,
     /// Whether it ran there that long the last time.
@@ -253,6 +257,8 @@ impl<T> CoreState<T> {
             parked_here: VcpuSet::EMPTY,
             park_later: VcpuSet::EMPTY,
             notify_at: Ticks::NEVER,
+            is_put_off: false,
+            has_delivered: false,
             long_at: Ticks::NEVER,
             was_long: false,
             short_park_delay: micros(SHORT_PARK_DELAY_US),

@@ -117,6 +117,7 @@ pub fn handle<P: Platform>(state: &mut State<P>, platform: &mut P, taken: Taken)
             }
         }
         Taken::Delivered(rung) => {
+            state.has_delivered = true;
             state.grace.interrupted();
             if let Some(id) = state.loaded() {
                 wake(state, platform, id);
@@ -189,6 +190,7 @@ fn timer_expired<P: Platform>(state: &mut State<P>, platform: &mut P, timer: Int
         return;
     }
     let rung = platform.deliver(token, Delivery::Timer(timer));
+    state.has_delivered = true;
     state.grace.interrupted();
     wake(state, platform, id);
     notify_vcpus(state, platform, rung);
@@ -200,6 +202,7 @@ fn timer_expired<P: Platform>(state: &mut State<P>, platform: &mut P, timer: Int
 #[inline(always)]
 pub fn alarm_expired<P: Platform>(state: &mut State<P>, platform: &mut P) {
     state.alarm = Ticks::NEVER;
+    state.has_delivered = false;
     state.alarm_expired = true;
     state.alarm_is_stale = true;
     state.must_decide = true;

@@ -288,11 +288,11 @@ pub(super) fn publish_above_lowest<P: Platform>(
 /// The park delay is over, or this core notifies another core again: the core that was notified last may have begun to run a higher band
 /// since, as this core has.
 ///
-/// A guest of the higher band has run here for long, and is in the middle of its work. So its interrupts do not wait for all of this: if
-/// the core is interrupted, it puts off the rest.
+/// A guest of the higher band has run here for long, and is in the middle of its work. So its interrupts do not wait for all of this.
 #[inline(never)]
 fn notify_again<P: Platform>(state: &mut State<P>, platform: &mut P, now: Ticks) {
-    if !park_kept(state, platform) {
+    let has_delivered = core::mem::take(&mut state.has_delivered);
+    if has_delivered && !state.is_put_off || !park_kept(state, platform) {
         return put_off(state, platform);
     }
     let above_lowest = notify_of_above_lowest(state, platform);
@@ -313,16 +313,22 @@ fn notify_again<P: Platform>(state: &mut State<P>, platform: &mut P, now: Ticks)
     if let Some(id) = next.filter(|_| next != above_lowest) {
         notify_other_core(state, platform, id, To::Any);
     }
+    state.is_put_off = false;
     state.notify_at = match next {
         Some(_) => now.saturating_add(state.notify_again_after).min(look_at),
         None => Ticks::NEVER,
     };
 }
 
-/// The core enters its guest first, and goes on with [`notify_again`] after the short park delay.
+/// The core is interrupted in [`notify_again`]. The first time, it enters its guest, and goes on after the short park delay; else after another
+/// decision, so that a guest that is interrupted often does not keep other vCPUs here.
 #[cold]
 fn put_off<P: Platform>(state: &mut State<P>, platform: &P) {
-    state.notify_at = platform.now().saturating_add(state.short_park_delay);
+    if core::mem::replace(&mut state.is_put_off, true) {
+        state.must_decide = true;
+    } else {
+        state.notify_at = platform.now().saturating_add(state.short_park_delay);
+    }
 }
 
 /// A vCPU that is parked here and has waited, while this core has run a higher band, for so long that another core should have taken it since that was

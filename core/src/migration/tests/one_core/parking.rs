@@ -9,6 +9,7 @@ use crate::migration::notify::{park_or_keep, pass_on};
 use crate::migration::*;
 use crate::schedule::{Band, Ticks, VcpuState};
 use crate::sets::CoreSet;
+use spumone_config::gic::VIRTUAL_TIMER;
 use spumone_config::packed::{self, Without};
 use spumone_config::types::{PcpuId, VcpuId};
 use std::vec::Vec;
@@ -226,10 +227,14 @@ fn parking_stops_at_an_interrupt_and_goes_on_with_the_next_decision() {
     assert_eq!(parked(&core), 3);
 }
 
-/// The guest of the higher band is in the middle of its work then. Its timer would wait until all are parked, and for a decision before each.
-#[test]
-fn at_the_end_of_the_park_delay_parking_is_put_off_for_an_interrupt() {
-    let mut core = Core::steal(&[Band::LOWEST, Band::LOWEST, Band::LOWEST, Band::HIGHEST]);
+/// A core whose vCPU 3 runs above all others, which it keeps for the park delay. That is over.
+fn keeps_three() -> Core {
+    let mut core = Core::with_staying(
+        packed::Policy::Steal,
+        Without::default(),
+        &[Band::LOWEST, Band::LOWEST, Band::LOWEST, Band::HIGHEST],
+        Some(Band::HIGHEST),
+    );
     for id in 0..4 {
         core.admit(id, VcpuState::Runnable);
     }
@@ -238,19 +243,53 @@ fn at_the_end_of_the_park_delay_parking_is_put_off_for_an_interrupt() {
     core.state.must_decide = false;
     core.state.park_later = (0..3).map(VcpuId).collect();
     core.publish_and_notify(core.machine.now);
-    let parked = |core: &Core| (0..3).filter(|&id| core.slot(id).parked().is_some()).count();
-    for number in 1..=3 {
-        core.machine.now = core.state.notify_at;
-        core.machine.loaded_timer = Some(core.machine.now);
-        core.machine.is_timer_taken = false;
+    core.machine.now = core.state.notify_at;
+    core
+}
+
+fn parked(core: &Core) -> usize {
+    (0..3)
+        .filter(|&id| core.slot(id).parked().is_some())
+        .count()
+}
+
+/// The guest of the higher band is in the middle of its work. Its timer would wait until all are parked, and for decisions in between.
+#[test]
+fn at_the_end_of_the_park_delay_parking_is_put_off_once_for_an_interrupt() {
+    let mut core = keeps_three();
+    core.machine.loaded_timer = Some(core.machine.now);
+    core.publish_and_notify(core.machine.now);
+    assert_eq!((parked(&core), core.state.must_decide()), (1, false));
+    assert!(core.state.notify_at > core.machine.now);
+    // Interrupted again: each decision goes on with it.
+    core.machine.now = core.state.notify_at;
+    for number in 2..=3 {
         core.publish_and_notify(core.machine.now);
-        assert_eq!((parked(&core), core.state.must_decide()), (number, false));
-        assert!(core.state.notify_at > core.machine.now);
+        assert_eq!((parked(&core), core.state.must_decide()), (number, true));
         assert_eq!(core.machine.kicks, []);
     }
     core.machine.is_timer_taken = true;
-    core.publish_and_notify(core.state.notify_at);
+    core.publish_and_notify(core.machine.now);
     assert_eq!(core.machine.kicks, [(OTHER, VcpuId(0))]);
+    assert!(core.state.notify_at > core.machine.now);
+}
+
+/// Its timer expires together with the alarm. It would wait until one is parked.
+#[test]
+fn at_the_end_of_the_park_delay_a_timer_that_was_delivered_does_not_wait_for_parking() {
+    let mut core = keeps_three();
+    for is_parked in [false, true] {
+        core.machine.loaded_timer = Some(core.machine.now);
+        core.machine.is_timer_taken = false;
+        core.machine.alarm = core.machine.now;
+        core.go_on();
+        assert_eq!(
+            core.machine.delivered.last(),
+            Some(&Delivery::Timer(VIRTUAL_TIMER))
+        );
+        assert_eq!(parked(&core) > 0, is_parked);
+        core.machine.now = core.state.notify_at;
+    }
 }
 
 /// Else it would wait as long as vCPUs do of which the core has notified others already.
