@@ -8,6 +8,7 @@ use crate::hardware;
 use crate::sysreg::{mrs, msr};
 use crate::timers::GuestTimers;
 use core::ops::{Deref, DerefMut};
+use core::sync::atomic::Ordering::Relaxed;
 use spumone_config::{GuestId, VcpuId};
 use spumone_core::load::Hashing;
 use spumone_core::local::Paging;
@@ -121,6 +122,12 @@ pub struct Vcpu {
 }
 
 impl Vcpu {
+    /// Whether its guest's devices have something to do.
+    #[inline(always)]
+    pub fn has_due(&self) -> bool {
+        self.shared.due.load(Relaxed) != 0
+    }
+
     /// A vCPU that is turned off. Start-up makes one with each id.
     pub fn new(id: VcpuId, owner: &Owner) -> Self {
         Self {

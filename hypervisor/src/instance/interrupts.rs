@@ -13,7 +13,6 @@ use crate::hardware::{halt, isb};
 use crate::sysreg::mrs;
 use crate::timers;
 use crate::vcpu::VcpuToken;
-use core::sync::atomic::Ordering::Relaxed;
 use spumone_config::gic::{MAINTENANCE, PHYSICAL_TIMER, VIRTUAL_TIMER};
 use spumone_config::packed::SpiOwner;
 use spumone_config::{GuestId, IntId};
@@ -94,7 +93,9 @@ impl CorePlatform {
     pub(super) fn kicks(&self) -> Taken {
         let kicks = self.own.take_kicked();
         let has_mail = self.port.has_mail();
-        match has_mail || self.is_asked() || self.turns_cores_on() {
+        // One test on most cores.
+        let governs = self.has_governor && (self.is_asked() || self.turns_cores_on());
+        match has_mail || governs {
             true => Taken::KicksAndChore(kicks),
             false => Taken::Kicks(kicks),
         }
@@ -153,32 +154,34 @@ impl Instance {
     }
 
     /// Handles an exit by an interrupt. The most frequent ones have fast paths, and are not recorded
-    /// as events: the vCPU's own timer if it fires again, SGIs of other cores, and the alarm.
+    /// as events: the vCPU's own timer if it fires again, SGIs of other cores, and the alarm. Returns whether the interrupt is delivered, and has
+    /// changed nothing else, so that the vCPU can be entered again at once.
     #[inline(always)]
-    pub(super) fn interrupted(&mut self) {
+    pub(super) fn interrupted(&mut self) -> bool {
         let Some(interrupt) = self.platform.machine.gic.take() else {
-            return;
+            return false;
         };
         if matches!(interrupt, VIRTUAL_TIMER | PHYSICAL_TIMER) {
             let vcpu = super::loaded(&mut self.state);
             let mut gic = self.platform.loaded_gic(vcpu.guest);
             if vcpu.vgic.timer_fired_again(interrupt, &mut gic) {
-                return;
+                return true;
             }
         }
         if interrupt == ALARM {
             self.platform.silence_alarm();
             migration::alarm_expired(&mut self.state, &mut self.platform);
         } else if interrupt.is_sgi() {
-            self.kicked(interrupt);
+            return self.kicked(interrupt);
         } else {
             self.interrupted_by_other(interrupt);
         }
+        false
     }
 
-    /// Handles an SGI that came while the running vCPU was in its guest.
+    /// Handles an SGI that came while the running vCPU was in its guest. Returns what [`Self::interrupted`] does.
     #[inline(always)]
-    fn kicked(&mut self, sgi: IntId) {
+    fn kicked(&mut self, sgi: IntId) -> bool {
         let taken = self.platform.sgi(sgi);
         if let Taken::Kicks(vcpus) = taken {
             let delivers = |vcpu: &mut VcpuToken| {
@@ -187,10 +190,11 @@ impl Instance {
                 vcpu.vgic.kicked_again(&guest.gic, &mut gic)
             };
             if migration::delivers_kick(&mut self.state, vcpus, delivers) {
-                return;
+                return true;
             }
         }
         migration::handle(&mut self.state, &mut self.platform, taken);
+        false
     }
 
     #[inline(never)]
@@ -227,7 +231,7 @@ impl Instance {
     pub(super) fn wait_for_interrupt(&mut self) {
         let vcpu = super::loaded(&mut self.state);
         // Frames were left because the vCPU had an interrupt to handle. It moves them before it sleeps: nothing else may wake it.
-        if vcpu.shared.due.load(Relaxed) != 0 {
+        if vcpu.has_due() {
             return;
         }
         let guest = vcpu.guest;

@@ -53,6 +53,9 @@ use spumone_core::protect::Turns;
 use spumone_core::psci::Generation;
 use spumone_core::schedule::{Band, Ticks, VcpuState};
 
+/// How often in a row a vCPU is entered again at once. After that, the core takes the whole way once.
+const MAX_SHORTEST_WAYS: usize = 16;
+
 /// One core's hypervisor.
 // `repr(C)`: what is used most comes first.
 #[repr(C)]
@@ -382,7 +385,7 @@ impl Instance {
             }
             migration::refresh(&mut self.state, &mut self.platform);
         }
-        if loaded(&mut self.state).shared.due.load(Relaxed) != 0 && !self.serve_devices() {
+        if loaded(&mut self.state).has_due() && !self.serve_devices() {
             return;
         }
         // Waiting output is printed only while the lowest band runs.
@@ -402,10 +405,23 @@ impl Instance {
         if must_not_enter {
             return;
         }
-        match enter(&mut loaded(&mut self.state).registers) {
-            Exit::Interrupt => self.interrupted(),
-            Exit::Synchronous => self.exception(),
-            Exit::SystemError => self.system_error(),
+        // At most 16 times: the shortest ways of an interrupt.
+        for _ in 0..MAX_SHORTEST_WAYS {
+            let is_done = match enter(&mut loaded(&mut self.state).registers) {
+                Exit::Interrupt => self.interrupted(),
+                Exit::Synchronous => {
+                    self.exception();
+                    false
+                }
+                Exit::SystemError => {
+                    self.system_error();
+                    false
+                }
+            };
+            // What is looked at above; the rest is as it was.
+            if !is_done || CONSOLE.work_left() || loaded(&mut self.state).has_due() {
+                return;
+            }
         }
     }
 

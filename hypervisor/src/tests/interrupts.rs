@@ -4,8 +4,13 @@
 use super::bench::Bench;
 use super::guest::psci;
 use super::systems::*;
+use crate::console::CONSOLE;
 use crate::fake::{self, Register};
+use crate::machine::Machine;
+use core::sync::atomic::Ordering::Relaxed;
+use spumone_config::GuestId;
 use spumone_config::packed::{Policy, Trigger};
+use spumone_core::console::Drained;
 use spumone_core::schedule::VcpuState;
 use spumone_core::trap::SysReg;
 
@@ -106,6 +111,50 @@ fn the_timers_of_a_vcpu_interrupt_it() {
             assert!(!is_active(0, timer));
         }
     }
+}
+
+/// How often the first vCPU is entered in one iteration of its core's loop, if its timer, which has expired, interrupts it again and again. It does
+/// `first` the first time.
+fn entries_in_an_iteration(first: impl FnOnce(&Machine) + 'static) -> u64 {
+    let mut bench = running();
+    bench.opens_gic(0, 0, &[VIRTUAL_TIMER]);
+    bench.look(0, 0, |cpu| {
+        cpu.set(Register::CNTV_CVAL_EL0, 0);
+        cpu.set(Register::CNTV_CTL_EL0, 1);
+    });
+    assert_eq!(bench.acknowledges(0, 0), VIRTUAL_TIMER);
+    bench.look(0, 0, |cpu| cpu.end(VIRTUAL_TIMER));
+    let (machine, mut first) = (bench.machine, Some(first));
+    for _ in 0..100 {
+        let first = first.take();
+        bench.will(0, 0, move |cpu| {
+            assert_eq!(cpu.acknowledge(), Some(VIRTUAL_TIMER));
+            cpu.end(VIRTUAL_TIMER);
+            if let Some(first) = first {
+                first(machine);
+            }
+            cpu.interrupted()
+        });
+    }
+    let entries = || fake::with(|machine| machine.cores[0].entries);
+    let before = entries();
+    bench.iterate(0);
+    entries() - before
+}
+
+#[test]
+fn a_vcpu_is_entered_again_at_once_but_not_for_ever() {
+    assert_eq!(entries_in_an_iteration(|_| {}), 16);
+}
+
+#[test]
+fn a_vcpu_is_not_entered_again_at_once_if_output_or_a_device_waits() {
+    let output = |_: &Machine| {
+        CONSOLE.serve(|_| Drained::BudgetSpent);
+    };
+    assert_eq!(entries_in_an_iteration(output), 1);
+    let device = |machine: &Machine| machine.guest(GuestId(0)).due.store(1, Relaxed);
+    assert_eq!(entries_in_an_iteration(device), 1);
 }
 
 #[test]
