@@ -239,6 +239,7 @@ pub(super) fn publish_and_notify<P: Platform>(state: &mut State<P>, platform: &m
             state.alarm_is_stale = true;
         }
         state.notify_at = Ticks::NEVER;
+        state.is_put_off = false;
         if before.level > floor && state.rules.returns_home {
             call_home(state, platform);
         }

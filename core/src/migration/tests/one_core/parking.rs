@@ -274,6 +274,19 @@ fn at_the_end_of_the_park_delay_parking_is_put_off_once_for_an_interrupt() {
     assert!(core.state.notify_at > core.machine.now);
 }
 
+/// So that the next time that the higher band runs for long, it is put off again.
+#[test]
+fn what_was_put_off_is_forgotten_when_the_core_goes_back_to_a_lower_band() {
+    let mut core = keeps_three();
+    core.machine.loaded_timer = Some(core.machine.now);
+    core.publish_and_notify(core.machine.now);
+    assert!(core.state.is_put_off);
+    sleep(&mut core.state, &core.machine);
+    core.state.scheduler.decide(core.machine.now);
+    core.publish_and_notify(core.machine.now);
+    assert!(!core.state.is_put_off);
+}
+
 /// Its timer expires together with the alarm. It would wait until one is parked.
 #[test]
 fn at_the_end_of_the_park_delay_a_timer_that_was_delivered_does_not_wait_for_parking() {
