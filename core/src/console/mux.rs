@@ -82,7 +82,7 @@ impl Mux {
     }
 
     /// Moves output from the rings to the sink, in at most `budget` steps; a step is a byte taken
-    /// from a ring or given to the sink. Ends early if there is an interrupt, but not before the first step, so that no storm of
+    /// from a ring or given to the sink. Ends early if there is an interrupt, but not before it has done one step, so that no storm of
     /// interrupts stops the output. Can be continued at any time.
     pub fn drain(
         &mut self,

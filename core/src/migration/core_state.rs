@@ -156,7 +156,7 @@ pub struct CoreState<T> {
     pub(super) notify_at: Ticks,
     /// Whether that was put off for an interrupt. It is put off once; after that, each decision goes on with it.
     pub(super) is_put_off: bool,
-    /// Whether a timer or a device's interrupt was delivered to the loaded vCPU since the alarm expired last.
+    /// Whether an interrupt was delivered to the loaded vCPU since its guest was entered last.
     pub(super) has_delivered: bool,
     /// When this core will have run above the lowest band that moves for longer than the park delay; [`Ticks::NEVER`]: it does not run there.
     pub(super) long_at: Ticks,
@@ -400,6 +400,18 @@ impl<T> CoreState<T> {
     #[inline(always)]
     pub fn catches(&self) -> Catch {
         self.catches
+    }
+
+    /// An interrupt was delivered to the loaded vCPU.
+    #[inline(always)]
+    pub fn note_delivery(&mut self) {
+        self.has_delivered = true;
+    }
+
+    /// The running vCPU enters its guest.
+    #[inline(always)]
+    pub fn enters_guest(&mut self) {
+        self.has_delivered = false;
     }
 
     /// Whether interrupts for the loaded vCPU may have come that are not in its list registers:

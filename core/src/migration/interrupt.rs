@@ -117,7 +117,7 @@ pub fn handle<P: Platform>(state: &mut State<P>, platform: &mut P, taken: Taken)
             }
         }
         Taken::Delivered(rung) => {
-            state.has_delivered = true;
+            state.note_delivery();
             state.grace.interrupted();
             if let Some(id) = state.loaded() {
                 wake(state, platform, id);
@@ -183,6 +183,7 @@ fn timer_expired<P: Platform>(state: &mut State<P>, platform: &mut P, timer: Int
     if is_preempted || state.must_refresh {
         // It is being switched out, or its interrupts are taken back already: the delivery waits, to keep the latency of the incoming vCPU low.
         let _ = platform.deliver(token, Delivery::LateTimer(timer));
+        state.note_delivery();
         state.must_refresh = true;
         if !is_preempted {
             wake(state, platform, id);
@@ -190,7 +191,7 @@ fn timer_expired<P: Platform>(state: &mut State<P>, platform: &mut P, timer: Int
         return;
     }
     let rung = platform.deliver(token, Delivery::Timer(timer));
-    state.has_delivered = true;
+    state.note_delivery();
     state.grace.interrupted();
     wake(state, platform, id);
     notify_vcpus(state, platform, rung);
@@ -202,7 +203,6 @@ fn timer_expired<P: Platform>(state: &mut State<P>, platform: &mut P, timer: Int
 #[inline(always)]
 pub fn alarm_expired<P: Platform>(state: &mut State<P>, platform: &mut P) {
     state.alarm = Ticks::NEVER;
-    state.has_delivered = false;
     state.alarm_expired = true;
     state.alarm_is_stale = true;
     state.must_decide = true;
@@ -345,6 +345,7 @@ fn deliver_doorbell<P: Platform>(state: &mut State<P>, platform: &mut P) {
         return;
     }
     let rung = platform.deliver(token, Delivery::Doorbell);
+    state.note_delivery();
     state.grace.interrupted();
     wake(state, platform, id);
     // A delivery rings another vCPU's doorbell only when an SPI has got another target, and does so once for each SPI.
@@ -376,6 +377,7 @@ pub fn refresh<P: Platform>(state: &mut State<P>, platform: &mut P) {
     };
     let id = *id;
     let mut rung = platform.deliver(token, Delivery::All);
+    state.note_delivery();
     state.grace.interrupted();
     if rung.contains(id) {
         // The core was interrupted in between.

@@ -89,7 +89,7 @@ pub(super) fn park_fetched<P: Platform>(state: &mut State<P>, platform: &mut P, 
 }
 
 /// Parks the vCPUs that were kept for the park delay. Returns whether all are parked and the core was not interrupted. If it was, it has
-/// parked one at least.
+/// seen to one of them at least.
 fn park_kept<P: Platform>(state: &mut State<P>, platform: &mut P) -> bool {
     let kept = state.park_later;
     // At most 32 times: vCPUs.
@@ -292,8 +292,9 @@ pub(super) fn publish_above_lowest<P: Platform>(
 /// A guest of the higher band has run here for long, and is in the middle of its work. So its interrupts do not wait for all of this.
 #[inline(never)]
 fn notify_again<P: Platform>(state: &mut State<P>, platform: &mut P, now: Ticks) {
-    let has_delivered = core::mem::take(&mut state.has_delivered);
-    if has_delivered && !state.is_put_off || !park_kept(state, platform) {
+    let is_idle = state.park_later.is_empty() && state.parked_here.is_empty();
+    let comes_first = state.has_delivered && !state.is_put_off && !is_idle;
+    if comes_first || !park_kept(state, platform) {
         return put_off(state, platform);
     }
     let above_lowest = notify_of_above_lowest(state, platform);
@@ -321,8 +322,8 @@ fn notify_again<P: Platform>(state: &mut State<P>, platform: &mut P, now: Ticks)
     };
 }
 
-/// The core is interrupted in [`notify_again`]. The first time, it enters its guest, and goes on after the short park delay; else after another
-/// decision, so that a guest that is interrupted often does not keep other vCPUs here.
+/// In [`notify_again`] an interrupt is pending, or was delivered to the vCPU that runs. The first time, the core enters the guest, and goes on after
+/// the short park delay. After that, it decides again and goes on at once, so that a guest that is interrupted often does not keep other vCPUs here.
 #[cold]
 fn put_off<P: Platform>(state: &mut State<P>, platform: &P) {
     if core::mem::replace(&mut state.is_put_off, true) {

@@ -53,9 +53,6 @@ use spumone_core::protect::Turns;
 use spumone_core::psci::Generation;
 use spumone_core::schedule::{Band, Ticks, VcpuState};
 
-/// How often in a row a vCPU is entered again at once. After that, the core takes the whole way once.
-const MAX_SHORTEST_WAYS: usize = 16;
-
 /// One core's hypervisor.
 // `repr(C)`: what is used most comes first.
 #[repr(C)]
@@ -83,6 +80,8 @@ pub struct Instance {
     turns: Turns,
     /// The governor; on the console's core only, and only if cores go off.
     governing: Option<Governing>,
+    /// Whether the running vCPU is entered next without another look at all else: see [`Instance::may_enter_again`].
+    enters_again: bool,
 }
 
 /// What a core hashes a chunk for.
@@ -102,23 +101,28 @@ impl CoreLoop for Instance {
     /// One bounded step; the core looks for interrupts between steps.
     #[inline(always)]
     fn iterate(&mut self) {
-        match migration::next_action(&mut self.state, &mut self.platform) {
-            Next::Decide => {}
-            Next::Idle => self.idle(),
-            Next::Run(_) => {
-                self.pause_helping();
-                self.run_vcpu();
+        if !self.enters_again {
+            match migration::next_action(&mut self.state, &mut self.platform) {
+                Next::Decide => return,
+                Next::Idle => return self.idle(),
+                Next::Run(_) => {
+                    self.pause_helping();
+                    if !self.prepare_entry() {
+                        return;
+                    }
+                }
+                Next::Await => {
+                    self.pause_helping();
+                    return self.await_interrupt();
+                }
+                Next::Switch(vcpu) => {
+                    self.pause_helping();
+                    return self.prepare_vcpu(vcpu);
+                }
+                Next::Chore(now) => return self.do_chore(now),
             }
-            Next::Await => {
-                self.pause_helping();
-                self.await_interrupt();
-            }
-            Next::Switch(vcpu) => {
-                self.pause_helping();
-                self.prepare_vcpu(vcpu);
-            }
-            Next::Chore(now) => self.do_chore(now),
         }
+        self.enter_vcpu();
     }
 }
 
@@ -191,6 +195,7 @@ impl Instance {
                 true => Governing::new(&machine.power, timers::now(), frequency_hz),
                 false => None,
             },
+            enters_again: false,
         }
     }
 
@@ -370,29 +375,26 @@ impl Instance {
         self.helped = what;
     }
 
-    /// Enters the running vCPU, which is loaded, and handles its exit.
+    /// Does what is to be done before the running vCPU, which is loaded, is entered. Returns whether it is entered now.
     #[inline(always)]
-    fn run_vcpu(&mut self) {
+    fn prepare_entry(&mut self) -> bool {
         if self.state.must_refresh() {
             if cpu::interrupt_pending() {
                 self.take_interrupts();
-                return;
+                return false;
             }
             let vcpu = loaded(&mut self.state);
             if vcpu.resume.is_some() {
                 let id = vcpu.id();
-                return self.power_down(id);
+                self.power_down(id);
+                return false;
             }
             migration::refresh(&mut self.state, &mut self.platform);
         }
         if loaded(&mut self.state).has_due() && !self.serve_devices() {
-            return;
+            return false;
         }
-        // Waiting output is printed only while the lowest band runs.
-        if CONSOLE.work_left()
-            && self.state.current_band() == Some(Band::LOWEST)
-            && !cpu::interrupt_pending()
-        {
+        if self.prints() && !cpu::interrupt_pending() {
             let _ = self.serve_console();
         }
         // The refresh or the console may have woken a vCPU of a higher band, or changed this vCPU's interrupts.
@@ -400,29 +402,47 @@ impl Instance {
         if cpu::interrupt_pending() {
             // The vCPU would exit at once.
             self.take_interrupts();
-            return;
+            return false;
         }
-        if must_not_enter {
-            return;
-        }
-        // At most 16 times: the shortest ways of an interrupt.
-        for _ in 0..MAX_SHORTEST_WAYS {
-            let is_done = match enter(&mut loaded(&mut self.state).registers) {
-                Exit::Interrupt => self.interrupted(),
-                Exit::Synchronous => {
-                    self.exception();
-                    false
-                }
-                Exit::SystemError => {
-                    self.system_error();
-                    false
-                }
-            };
-            // What is looked at above; the rest is as it was.
-            if !is_done || CONSOLE.work_left() || loaded(&mut self.state).has_due() {
-                return;
+        !must_not_enter
+    }
+
+    /// Enters the running vCPU, and handles its exit.
+    #[inline(always)]
+    fn enter_vcpu(&mut self) {
+        self.state.enters_guest();
+        let is_delivered = match enter(&mut loaded(&mut self.state).registers) {
+            Exit::Interrupt => self.interrupted(),
+            Exit::Synchronous => {
+                self.exception();
+                false
             }
+            Exit::SystemError => {
+                self.system_error();
+                false
+            }
+        };
+        self.enters_again = is_delivered && self.may_enter_again();
+    }
+
+    /// An interrupt was delivered to the running vCPU the shortest way, which changes nothing else. Returns whether nothing has come since the last entry
+    /// that the core sees to before the next one.
+    #[inline(always)]
+    fn may_enter_again(&mut self) -> bool {
+        if self.prints() || loaded(&mut self.state).has_due() {
+            return false;
         }
+        let is_interrupted = cpu::interrupt_pending();
+        if is_interrupted {
+            self.state.note_delivery();
+        }
+        !is_interrupted
+    }
+
+    /// Whether output waits that this core prints before it enters a guest: it does so only while the lowest band runs.
+    #[inline(always)]
+    fn prints(&self) -> bool {
+        CONSOLE.work_left() && self.state.current_band() == Some(Band::LOWEST)
     }
 
     /// Has the first vCPUs of guests load their guests, and parks the other vCPUs, so that any core of their guest can

@@ -97,10 +97,11 @@ impl Instance {
         }
         w.counters.el2 += self.hardware.spent;
         self.hardware.busy_until = self.now();
-        if let Some(id) = self.in_guest()
-            && w.vcpus[id.index()].on.is_none()
-        {
-            w.enter(id, self.hardware.core, self.hardware.busy_until);
+        if let Some(id) = self.in_guest() {
+            self.state.enters_guest();
+            if w.vcpus[id.index()].on.is_none() {
+                w.enter(id, self.hardware.core, self.hardware.busy_until);
+            }
         }
         if w.power.is_some() {
             let (state, core) = self.at(w);

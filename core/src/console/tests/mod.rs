@@ -18,6 +18,7 @@ const HYP: Source = Source::Hypervisor(PcpuId(0));
 struct Screen {
     bytes: Vec<u8>,
     room: usize,
+    is_interrupted: bool,
 }
 
 impl Sink for Screen {
@@ -28,6 +29,10 @@ impl Sink for Screen {
         self.room -= 1;
         self.bytes.push(byte);
         true
+    }
+
+    fn is_interrupted(&self) -> bool {
+        self.is_interrupted
     }
 }
 
@@ -49,6 +54,7 @@ impl Setup {
             screen: Screen {
                 bytes: Vec::new(),
                 room: 0,
+                is_interrupted: false,
             },
         }
     }
@@ -86,4 +92,23 @@ impl Setup {
         let text = String::from_utf8(core::mem::take(&mut self.screen.bytes)).unwrap();
         text.replace('\x1b', "^[").replace('\x18', "^X")
     }
+}
+
+/// Each time the core does one step and then sees to the interrupt.
+#[test]
+fn interrupts_that_never_end_do_not_stop_the_output() {
+    let mut it = Setup::new();
+    for byte in *b"a line\n" {
+        it.console.push(LINUX, byte).unwrap();
+    }
+    it.screen.is_interrupted = true;
+    for _ in 0..100 {
+        let before = it.screen.bytes.len();
+        let served = it.serve(usize::MAX, usize::MAX);
+        if served == Served::Done {
+            break;
+        }
+        assert!(it.screen.bytes.len() <= before + 1);
+    }
+    assert!(it.shown().ends_with("a line\r\n"));
 }

@@ -135,6 +135,7 @@ impl<'a> AtEl2<'a> {
                     if self.state.must_refresh() {
                         refresh(&mut self.state, &mut self.machine);
                     }
+                    self.state.enters_guest();
                     return self.rest();
                 }
                 Next::Switch(id) if self.is_loading(id) => return self.rest(),

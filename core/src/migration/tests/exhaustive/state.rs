@@ -396,7 +396,7 @@ impl CoreSnapshot {
             alarm: from_now(*alarm),
             notify_at: from_now(*notify_at),
             is_put_off: *is_put_off,
-            has_delivered: *has_delivered && *notify_at != Ticks::NEVER,
+            has_delivered: *has_delivered,
             long_at: from_now(*long_at),
             was_long: *was_long,
             fetch_at: from_now(*fetch_at),

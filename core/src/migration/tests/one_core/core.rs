@@ -199,6 +199,7 @@ impl Core {
             match self.iterate() {
                 Next::Decide => {}
                 Next::Switch(id) => switch(&mut self.state, &mut self.machine, id),
+                Next::Run(_) => return self.state.enters_guest(),
                 _ => return,
             }
         }

@@ -51,7 +51,7 @@ fn the_core_looks_once_a_vcpu_is_saved_whose_timer_has_expired_meanwhile() {
     assert_eq!(core.state.scheduler.highest_band(), Some(Band::HIGHEST));
 }
 
-/// The core must decide again already when it parks the vCPU that it has saved. An interrupt that comes meanwhile does not wait for the decision, too.
+/// The core must decide again already when it parks the vCPU that it has saved. An interrupt that comes meanwhile does not wait for the decision, either.
 #[test]
 fn the_core_looks_once_a_vcpu_is_parked_whose_timer_has_expired_meanwhile() {
     let mut core = Core::steal(&[Band::LOWEST, MIDDLE, Band::HIGHEST]);

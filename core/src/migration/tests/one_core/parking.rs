@@ -295,6 +295,7 @@ fn at_the_end_of_the_park_delay_a_timer_that_was_delivered_does_not_wait_for_par
         core.machine.loaded_timer = Some(core.machine.now);
         core.machine.is_timer_taken = false;
         core.machine.alarm = core.machine.now;
+        core.machine.delivered.clear();
         core.go_on();
         assert_eq!(
             core.machine.delivered.last(),
