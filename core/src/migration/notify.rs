@@ -293,7 +293,7 @@ pub(super) fn publish_above_lowest<P: Platform>(
 #[inline(never)]
 fn notify_again<P: Platform>(state: &mut State<P>, platform: &mut P, now: Ticks) {
     let is_idle = state.park_later.is_empty() && state.parked_here.is_empty();
-    let comes_first = state.has_delivered && !state.is_put_off && !is_idle;
+    let comes_first = state.has_delivered && may_put_off(state) && !is_idle;
     if comes_first || !park_kept(state, platform) {
         return put_off(state, platform);
     }
@@ -322,15 +322,21 @@ fn notify_again<P: Platform>(state: &mut State<P>, platform: &mut P, now: Ticks)
     };
 }
 
-/// In [`notify_again`] an interrupt is pending, or was delivered to the vCPU that runs. The first time, the core enters the guest, and goes on after
-/// the short park delay. After that, it decides again and goes on at once, so that a guest that is interrupted often does not keep other vCPUs here.
+/// In [`notify_again`] an interrupt is pending, or was delivered to the vCPU that runs. The core enters the guest, and goes on
+/// some microseconds later, or it decides again and goes on at once.
 #[cold]
 fn put_off<P: Platform>(state: &mut State<P>, platform: &P) {
-    if core::mem::replace(&mut state.is_put_off, true) {
-        state.must_decide = true;
+    if may_put_off(state) {
+        state.is_put_off = true;
+        state.notify_at = platform.now().saturating_add(state.put_off_for);
     } else {
-        state.notify_at = platform.now().saturating_add(state.short_park_delay);
+        state.must_decide = true;
     }
+}
+
+/// Only once, so that a guest that is interrupted often does not keep other vCPUs here; and not if the policy keeps none of them for any time.
+fn may_put_off<T>(state: &CoreState<T>) -> bool {
+    !state.is_put_off && state.rules.park_delay > Ticks(0)
 }
 
 /// A vCPU that is parked here and has waited, while this core has run a higher band, for so long that another core should have taken it since that was
