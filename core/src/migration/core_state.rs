@@ -24,8 +24,6 @@ const OUT_OF_TURN_US: u32 = 100;
 /// In microseconds: how long a preempted vCPU is kept before it is parked, if the higher band ran for longer than the park delay the last time.
 /// Longer than it takes until a real-time guest has been switched to, before its timer expires, and has begun its job.
 const SHORT_PARK_DELAY_US: u32 = 16;
-/// In microseconds: how long a guest runs for its interrupt before the core goes on parking vCPUs. Most handlers of a real-time guest take less.
-const PUT_OFF_US: u32 = 4;
 /// In microseconds: after how long another core is notified again of vCPUs that are parked here because this core runs a
 /// higher band.
 const NOTIFY_AGAIN_US: u32 = 1_600;
@@ -166,8 +164,6 @@ pub struct CoreState<T> {
     pub(super) was_long: bool,
     /// See [`SHORT_PARK_DELAY_US`].
     pub(super) short_park_delay: Ticks,
-    /// See [`PUT_OFF_US`].
-    pub(super) put_off_for: Ticks,
     /// When the core must decide again because of a vCPU that migrates: to look again at a vCPU that another core has
     /// parked, to sample a vCPU that has grace or for which a preemption is deferred, to send a vCPU away or take it
     /// back, or to look at vCPUs that wait for their turn.
@@ -266,7 +262,6 @@ impl<T> CoreState<T> {
             long_at: Ticks::NEVER,
             was_long: false,
             short_park_delay: micros(SHORT_PARK_DELAY_US),
-            put_off_for: micros(PUT_OFF_US),
             fetch_at: Ticks::NEVER,
             waiting: Waiting::new(setup.frequency_hz),
             deferred_until: Ticks::NEVER,

@@ -323,12 +323,12 @@ fn notify_again<P: Platform>(state: &mut State<P>, platform: &mut P, now: Ticks)
 }
 
 /// In [`notify_again`] an interrupt is pending, or was delivered to the vCPU that runs. The core enters the guest, and goes on
-/// some microseconds later, or it decides again and goes on at once.
+/// after the short park delay, which is longer than the way to the guest, or it decides again and goes on at once.
 #[cold]
 fn put_off<P: Platform>(state: &mut State<P>, platform: &P) {
     if may_put_off(state) {
         state.is_put_off = true;
-        state.notify_at = platform.now().saturating_add(state.put_off_for);
+        state.notify_at = platform.now().saturating_add(state.short_park_delay);
     } else {
         state.must_decide = true;
     }

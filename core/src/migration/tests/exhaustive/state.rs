@@ -325,7 +325,6 @@ impl CoreSnapshot {
             long_at,
             was_long,
             short_park_delay: _,
-            put_off_for: _,
             fetch_at,
             waiting,
             deferred_until,
