@@ -257,7 +257,7 @@ pub fn say_line(core: PcpuId, message: core::fmt::Arguments<'_>) {
     let mut log = CONSOLE.log(core);
     let _ = log.write_fmt(message);
     let _ = CONSOLE.push(Source::Hypervisor(core), b'\n');
-    // Printed by a core that idles or runs the lowest band (`Instance::idle`, `Instance::run_vcpu`), and, in
+    // Printed by a core that idles or runs the lowest band (`Instance::idle`, `Instance::prepare_entry`), and, in
     // small steps, by the console core in any case (`Instance::attend`).
     CONSOLE.ask();
 }

@@ -233,7 +233,7 @@ impl Experiment for Ipi {
                 cell(0.999),
                 cell(1.0),
             ]);
-            // The 99.9 % of so few would be all.
+            // Of 1,000 interrupts or fewer, 99.9 % would be all.
             let shown = |share| of(share).filter(|_| share == 1.0 || times.len() > 1_000);
             if case.busy {
                 for (what, share, aim) in [("99.9 %", 0.999, BUSY_999), ("all", 1.0, BUSY_MOST)] {

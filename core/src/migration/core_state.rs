@@ -402,13 +402,20 @@ impl<T> CoreState<T> {
         self.catches
     }
 
-    /// An interrupt was delivered to the loaded vCPU.
+    /// An interrupt was delivered to the loaded vCPU. Work that can wait for its guest waits until it is entered.
     #[inline(always)]
     pub fn note_delivery(&mut self) {
         self.has_delivered = true;
     }
 
-    /// The running vCPU enters its guest.
+    /// As [`Self::note_delivery`], for the running vCPU: the interrupt also ends a spin.
+    #[inline(always)]
+    pub(super) fn interrupted(&mut self) {
+        self.note_delivery();
+        self.grace.interrupted();
+    }
+
+    /// The running vCPU enters its guest: to be called right before each entry.
     #[inline(always)]
     pub fn enters_guest(&mut self) {
         self.has_delivered = false;

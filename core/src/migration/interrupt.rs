@@ -117,8 +117,7 @@ pub fn handle<P: Platform>(state: &mut State<P>, platform: &mut P, taken: Taken)
             }
         }
         Taken::Delivered(rung) => {
-            state.note_delivery();
-            state.grace.interrupted();
+            state.interrupted();
             if let Some(id) = state.loaded() {
                 wake(state, platform, id);
             }
@@ -191,8 +190,7 @@ fn timer_expired<P: Platform>(state: &mut State<P>, platform: &mut P, timer: Int
         return;
     }
     let rung = platform.deliver(token, Delivery::Timer(timer));
-    state.note_delivery();
-    state.grace.interrupted();
+    state.interrupted();
     wake(state, platform, id);
     notify_vcpus(state, platform, rung);
 }
@@ -345,8 +343,7 @@ fn deliver_doorbell<P: Platform>(state: &mut State<P>, platform: &mut P) {
         return;
     }
     let rung = platform.deliver(token, Delivery::Doorbell);
-    state.note_delivery();
-    state.grace.interrupted();
+    state.interrupted();
     wake(state, platform, id);
     // A delivery rings another vCPU's doorbell only when an SPI has got another target, and does so once for each SPI.
     // At most 8 times: vCPUs of the guest.
@@ -377,8 +374,7 @@ pub fn refresh<P: Platform>(state: &mut State<P>, platform: &mut P) {
     };
     let id = *id;
     let mut rung = platform.deliver(token, Delivery::All);
-    state.note_delivery();
-    state.grace.interrupted();
+    state.interrupted();
     if rung.contains(id) {
         // The core was interrupted in between.
         rung.remove(id);

@@ -292,8 +292,8 @@ pub(super) fn publish_above_lowest<P: Platform>(
 /// A guest of the higher band has run here for long, and is in the middle of its work. So its interrupts do not wait for all of this.
 #[inline(never)]
 fn notify_again<P: Platform>(state: &mut State<P>, platform: &mut P, now: Ticks) {
-    let is_idle = state.park_later.is_empty() && state.parked_here.is_empty();
-    let comes_first = state.has_delivered && may_put_off(state) && !is_idle;
+    let has_work = !state.park_later.is_empty() || !state.parked_here.is_empty();
+    let comes_first = has_work && state.has_delivered && may_put_off(state);
     if comes_first || !park_kept(state, platform) {
         return put_off(state, platform);
     }
@@ -322,8 +322,8 @@ fn notify_again<P: Platform>(state: &mut State<P>, platform: &mut P, now: Ticks)
     };
 }
 
-/// In [`notify_again`] an interrupt is pending, or was delivered to the vCPU that runs. The core enters the guest, and goes on
-/// after the short park delay, which is longer than the way to the guest, or it decides again and goes on at once.
+/// In [`notify_again`] an interrupt is pending, or was delivered to the vCPU that runs. If its work may be put off, the core enters the guest, and goes
+/// on after the short park delay, which is longer than the way to the guest. If not, the core decides again and goes on at once.
 #[cold]
 fn put_off<P: Platform>(state: &mut State<P>, platform: &P) {
     if may_put_off(state) {
@@ -334,7 +334,8 @@ fn put_off<P: Platform>(state: &mut State<P>, platform: &P) {
     }
 }
 
-/// Only once, so that a guest that is interrupted often does not keep other vCPUs here; and not if the policy keeps none of them for any time.
+/// Whether the work of [`notify_again`] may be put off: only once, so that a guest that is interrupted often does not keep other vCPUs here; and not if
+/// the policy has no park delay.
 fn may_put_off<T>(state: &CoreState<T>) -> bool {
     !state.is_put_off && state.rules.park_delay > Ticks(0)
 }

@@ -93,7 +93,7 @@ impl CorePlatform {
     pub(super) fn kicks(&self) -> Taken {
         let kicks = self.own.take_kicked();
         let has_mail = self.port.has_mail();
-        // One test on most cores.
+        // A core without the governor makes one test only.
         let governs = self.has_governor && (self.is_asked() || self.turns_cores_on());
         match has_mail || governs {
             true => Taken::KicksAndChore(kicks),

@@ -426,7 +426,7 @@ impl Instance {
     }
 
     /// An interrupt was delivered to the running vCPU the shortest way, which changes nothing else. Returns whether nothing has come since the last entry
-    /// that the core sees to before the next one.
+    /// that the core sees to before the next one: output, work for devices of the guest, or another interrupt.
     #[inline(always)]
     fn may_enter_again(&mut self) -> bool {
         if self.prints() || loaded(&mut self.state).has_due() {

@@ -94,7 +94,7 @@ impl Setup {
     }
 }
 
-/// Each time the core does one step and then sees to the interrupt.
+/// The core does one step of output, then handles an interrupt, and so on.
 #[test]
 fn interrupts_that_never_end_do_not_stop_the_output() {
     let mut it = Setup::new();

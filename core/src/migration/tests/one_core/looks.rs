@@ -34,9 +34,8 @@ fn further_interrupts_for_the_same_band_wait_for_the_decision() {
     assert!(core.machine.pending.len() >= 2);
 }
 
-/// The vCPU that is saved wakes, so the core decides again. An interrupt for a still higher band does not wait for that decision.
-#[test]
-fn the_core_looks_once_a_vcpu_is_saved_whose_timer_has_expired_meanwhile() {
+/// A core whose vCPU 1 sleeps, and which is about to switch to vCPU 0 of a lower band. vCPU 2 of a higher band sleeps.
+fn about_to_switch() -> Core {
     let mut core = Core::steal(&[Band::LOWEST, MIDDLE, Band::HIGHEST]);
     core.admit(0, VcpuState::Runnable);
     core.admit(1, VcpuState::Runnable);
@@ -45,6 +44,13 @@ fn the_core_looks_once_a_vcpu_is_saved_whose_timer_has_expired_meanwhile() {
     assert_eq!(core.state.loaded(), Some(VcpuId(1)));
     sleep(&mut core.state, &core.machine);
     assert_eq!(core.iterate(), Next::Switch(VcpuId(0)));
+    core
+}
+
+/// The vCPU that is saved wakes, so the core decides again. An interrupt for a still higher band does not wait for that decision.
+#[test]
+fn the_core_looks_once_a_vcpu_is_saved_whose_timer_has_expired_meanwhile() {
+    let mut core = about_to_switch();
     core.machine.kicked_in_save = Some(VcpuId(2));
     switch(&mut core.state, &mut core.machine, VcpuId(0));
     assert!(core.machine.pending.is_empty());
@@ -54,14 +60,7 @@ fn the_core_looks_once_a_vcpu_is_saved_whose_timer_has_expired_meanwhile() {
 /// The core must decide again already when it parks the vCPU that it has saved. An interrupt that comes meanwhile does not wait for the decision, either.
 #[test]
 fn the_core_looks_once_a_vcpu_is_parked_whose_timer_has_expired_meanwhile() {
-    let mut core = Core::steal(&[Band::LOWEST, MIDDLE, Band::HIGHEST]);
-    core.admit(0, VcpuState::Runnable);
-    core.admit(1, VcpuState::Runnable);
-    core.admit(2, VcpuState::Sleep);
-    core.go_on();
-    assert_eq!(core.state.loaded(), Some(VcpuId(1)));
-    sleep(&mut core.state, &core.machine);
-    assert_eq!(core.iterate(), Next::Switch(VcpuId(0)));
+    let mut core = about_to_switch();
     core.machine.kicked_in_save = Some(VcpuId(0));
     core.machine.kicked_in_park = Some(VcpuId(2));
     switch(&mut core.state, &mut core.machine, VcpuId(0));

@@ -227,7 +227,7 @@ fn parking_stops_at_an_interrupt_and_goes_on_with_the_next_decision() {
     assert_eq!(parked(&core), 3);
 }
 
-/// A core whose vCPU 3 runs above all others, which it keeps for the park delay. That is over.
+/// A core that runs vCPU 3, of the highest band, and has kept vCPUs 0 to 2 for the park delay, which has just ended.
 fn keeps_three() -> Core {
     let mut core = Core::with_staying(
         packed::Policy::Steal,
