@@ -41,6 +41,15 @@ const QUIET_US: u32 = 10;
 /// In microseconds: how often a vCPU is sampled while a preemption is deferred for it.
 const DEFER_STEP_US: u32 = 20;
 
+/// What has happened on a core since it entered a guest last.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct SinceEntry {
+    /// An interrupt was delivered to the loaded vCPU.
+    pub has_delivered: bool,
+    /// The running vCPU, which has to give up the core, was sampled.
+    pub has_sampled: bool,
+}
+
 /// What is caught: the event at which the loaded vCPU exits, although the guest may do it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Catch {
@@ -156,8 +165,8 @@ pub struct CoreState<T> {
     pub(super) notify_at: Ticks,
     /// Whether that was put off for an interrupt. It is put off once; after that, each decision goes on with it.
     pub(super) is_put_off: bool,
-    /// Whether an interrupt was delivered to the loaded vCPU since its guest was entered last.
-    pub(super) has_delivered: bool,
+    /// What has happened since the core entered a guest last.
+    pub(super) since_entry: SinceEntry,
     /// When this core will have run above the lowest band that moves for longer than the park delay; [`Ticks::NEVER`]: it does not run there.
     pub(super) long_at: Ticks,
     /// Whether it ran there that long the last time.
@@ -258,7 +267,7 @@ impl<T> CoreState<T> {
             park_later: VcpuSet::EMPTY,
             notify_at: Ticks::NEVER,
             is_put_off: false,
-            has_delivered: false,
+            since_entry: SinceEntry::default(),
             long_at: Ticks::NEVER,
             was_long: false,
             short_park_delay: micros(SHORT_PARK_DELAY_US),
@@ -405,7 +414,7 @@ impl<T> CoreState<T> {
     /// An interrupt was delivered to the loaded vCPU. Work that can wait for its guest waits until it is entered.
     #[inline(always)]
     pub fn note_delivery(&mut self) {
-        self.has_delivered = true;
+        self.since_entry.has_delivered = true;
     }
 
     /// As [`Self::note_delivery`], for the running vCPU: the interrupt also ends a spin.
@@ -418,7 +427,7 @@ impl<T> CoreState<T> {
     /// The running vCPU enters its guest: to be called right before each entry.
     #[inline(always)]
     pub fn enters_guest(&mut self) {
-        self.has_delivered = false;
+        self.since_entry = SinceEntry::default();
     }
 
     /// Whether interrupts for the loaded vCPU may have come that are not in its list registers:

@@ -176,7 +176,7 @@ fn choose<P: Platform>(
     let must_leave = is_over || choice.best.is_some_and(|best| best.swap);
     if must_leave && !is_preempted {
         let for_interrupt = choice.best.is_some_and(|it| is_rung(platform, it.vcpu));
-        match more_grace(state, platform, now, for_interrupt) {
+        match more_grace(state, platform, for_interrupt) {
             Leaves::Later(until) => {
                 state.scheduler.extend_time_slice(until);
                 state.fetch_at = state.fetch_at.min(until);
@@ -269,17 +269,16 @@ fn candidate<P: Platform>(state: &State<P>, platform: &P, id: VcpuId) -> Option<
 }
 
 /// When the running vCPU, which has to give up the core, does so. `for_interrupt`: to a vCPU for which one waits.
-fn more_grace<P: Platform>(
-    state: &mut State<P>,
-    platform: &mut P,
-    now: Ticks,
-    for_interrupt: bool,
-) -> Leaves {
+fn more_grace<P: Platform>(state: &mut State<P>, platform: &mut P, for_interrupt: bool) -> Leaves {
     match &state.loaded {
         Some(loaded) if state.running == Some(loaded.id) => {
             let sample = platform.sample(&loaded.token);
             let is_short = for_interrupt || state.scheduler.is_cut();
-            state.grace.sample(now, sample, is_short)
+            if core::mem::replace(&mut state.since_entry.has_sampled, true) {
+                state.grace.has_not_run();
+            }
+            // From now on: the decision has begun a while ago.
+            state.grace.sample(platform.now(), sample, is_short)
         }
         _ => Leaves::Now,
     }

@@ -103,6 +103,11 @@ impl Grace {
         }
     }
 
+    /// The running vCPU has not entered its guest since the last sample, so it is where it was, and that sample shows nothing.
+    pub fn has_not_run(&mut self) {
+        self.spin = Spin::default();
+    }
+
     /// The running vCPU is to give up the core. `is_short`: to a vCPU with an interrupt.
     pub fn sample(&mut self, now: Ticks, sample: Sample, is_short: bool) -> Leaves {
         let spins = self.sees_spin && self.spin.seen(sample);

@@ -293,7 +293,7 @@ pub(super) fn publish_above_lowest<P: Platform>(
 #[inline(never)]
 fn notify_again<P: Platform>(state: &mut State<P>, platform: &mut P, now: Ticks) {
     let has_work = !state.park_later.is_empty() || !state.parked_here.is_empty();
-    let comes_first = has_work && state.has_delivered && may_put_off(state);
+    let comes_first = has_work && state.since_entry.has_delivered && may_put_off(state);
     if comes_first || !park_kept(state, platform) {
         return put_off(state, platform);
     }

@@ -402,11 +402,25 @@ fn the_first_steps_of_grace_are_short_beside_a_parked_vcpu_with_an_interrupt() {
     }
 }
 
+/// The step of grace is over before the vCPU has run.
+#[test]
+fn a_vcpu_that_has_not_run_since_the_last_sample_does_not_count_as_spinning() {
+    let mut core = beside_one_parked(true);
+    core.machine.now = core.state.fetch_at;
+    core.fetch(core.machine.now.0);
+    assert_eq!(core.host_core_of(1), Some(OTHER));
+    core.state.enters_guest();
+    core.machine.now = core.state.fetch_at;
+    core.fetch(core.machine.now.0);
+    assert_eq!(core.host_core_of(1), Some(OWN));
+}
+
 /// It seems to spin. An interrupt has been delivered to it, but it has not taken the interrupt yet.
 #[test]
 fn a_vcpu_to_which_an_interrupt_was_delivered_does_not_count_as_spinning() {
     for is_interrupted in [false, true] {
         let mut core = beside_one_parked(true);
+        core.state.enters_guest();
         core.machine.now = core.state.fetch_at;
         if is_interrupted {
             core.ring(0);

@@ -5,6 +5,7 @@
 use super::at_el2::{Own, Token, moves};
 use super::lives::{Life, Starts};
 use super::{CORES, HIGH, LOW, MIDDLE, MOVING, OFF_CORE, System, VCPUS, rt_of};
+use crate::migration::core_state::SinceEntry;
 use crate::migration::presence::Published;
 use crate::migration::*;
 use crate::schedule::{Allowance, Band, OutOfTurn, Scheduler, ShortTurns, Ticks, VcpuState};
@@ -261,7 +262,7 @@ pub struct CoreSnapshot {
     alarm: u8,
     notify_at: u8,
     is_put_off: bool,
-    has_delivered: bool,
+    since_entry: SinceEntry,
     long_at: u8,
     was_long: bool,
     fetch_at: u8,
@@ -321,7 +322,7 @@ impl CoreSnapshot {
             park_later,
             notify_at,
             is_put_off,
-            has_delivered,
+            since_entry,
             long_at,
             was_long,
             short_park_delay: _,
@@ -396,7 +397,7 @@ impl CoreSnapshot {
             alarm: from_now(*alarm),
             notify_at: from_now(*notify_at),
             is_put_off: *is_put_off,
-            has_delivered: *has_delivered,
+            since_entry: *since_entry,
             long_at: from_now(*long_at),
             was_long: *was_long,
             fetch_at: from_now(*fetch_at),

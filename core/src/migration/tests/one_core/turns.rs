@@ -206,6 +206,7 @@ fn a_decision_does_not_cut_a_step_of_grace() {
     core.park(1);
     let begin = core.state.scheduler.since().unwrap().0;
     for now in [begin + 100, begin + 101] {
+        core.machine.now = Ticks(now);
         let _ = core.fetch(now);
         core.state.scheduler.decide(Ticks(now));
         assert_eq!(core.state.scheduler.current(), Some(VcpuId(0)));
