@@ -14,8 +14,8 @@ use spumone_config::types::{MAX_VCPUS, PcpuId, VcpuId};
 
 /// In microseconds: how often a vCPU that has to give up the core is sampled while it is in its kernel.
 const GRACE_STEP_US: u32 = 50;
-/// In microseconds: the time before its next two samples, if an interrupt waits for the vCPU that is to get the core. Two samples show whether it
-/// spins.
+/// In microseconds: the time before its next sample, if an interrupt waits for the vCPU that is to get the core. After that the time doubles. Two samples
+/// show whether it spins.
 const SHORT_GRACE_STEP_US: u32 = 4;
 /// How many times such a vCPU is sampled before it must leave.
 const GRACE_STEPS: u8 = 5;
@@ -24,6 +24,11 @@ const OUT_OF_TURN_US: u32 = 100;
 /// In microseconds: how long a preempted vCPU is kept before it is parked, if the higher band ran for longer than the park delay the last time.
 /// Longer than it takes until a real-time guest has been switched to, before its timer expires, and has begun its job.
 const SHORT_PARK_DELAY_US: u32 = 16;
+/// In microseconds: how much earlier a core begins to switch to a vCPU ([`Lead`]) if it is to park the preempted vCPU at once. Longer than it takes to park a
+/// vCPU and to notify another core.
+const PARK_TIME_US: u32 = 3;
+/// In microseconds: a core that begins by more than this later has no time to park.
+const PARK_SLACK_US: u32 = 1;
 /// In microseconds: after how long another core is notified again of vCPUs that are parked here because this core runs a
 /// higher band.
 const NOTIFY_AGAIN_US: u32 = 1_600;
@@ -90,6 +95,8 @@ pub(super) struct Await {
     pub(super) until: Ticks,
     /// When the switch to it began, if the core measures how long that takes.
     pub(super) measured_since: Option<Ticks>,
+    /// Whether the vCPU that it has preempted is parked at once, for which there is time before its timer expires.
+    pub(super) parks_at_once: bool,
 }
 
 /// One core's vCPUs. `T` is the token of a vCPU.
@@ -173,6 +180,10 @@ pub struct CoreState<T> {
     pub(super) was_long: bool,
     /// See [`SHORT_PARK_DELAY_US`].
     pub(super) short_park_delay: Ticks,
+    /// See [`PARK_TIME_US`].
+    pub(super) park_time: Ticks,
+    /// See [`PARK_SLACK_US`].
+    pub(super) park_slack: Ticks,
     /// When the core must decide again because of a vCPU that migrates: to look again at a vCPU that another core has
     /// parked, to sample a vCPU that has grace or for which a preemption is deferred, to send a vCPU away or take it
     /// back, or to look at vCPUs that wait for their turn.
@@ -271,6 +282,8 @@ impl<T> CoreState<T> {
             long_at: Ticks::NEVER,
             was_long: false,
             short_park_delay: micros(SHORT_PARK_DELAY_US),
+            park_time: micros(PARK_TIME_US),
+            park_slack: micros(PARK_SLACK_US),
             fetch_at: Ticks::NEVER,
             waiting: Waiting::new(setup.frequency_hz),
             deferred_until: Ticks::NEVER,
@@ -480,8 +493,31 @@ impl<T> CoreState<T> {
     /// The first timer of a vCPU of this core, which is not loaded, expires at this time. `early`: see [`VcpuFacts`](super::VcpuFacts).
     #[inline(always)]
     pub(super) fn set_deadline(&mut self, id: VcpuId, band: Band, early: Early, timer: Ticks) {
-        let early = self.lead.of(early);
+        let early = self.begins_before(early);
         self.deadlines.set(id, band, timer.saturating_sub(early));
+    }
+
+    /// How long before its timer expires the core begins to switch to a vCPU.
+    #[inline(always)]
+    pub(super) fn begins_before(&self, early: Early) -> Ticks {
+        let lead = self.lead.of(early);
+        match self.parks_before_timer(early) {
+            true => lead.saturating_add(self.park_time),
+            false => lead,
+        }
+    }
+
+    /// Whether a vCPU that is preempted for a vCPU's timer is parked before that timer expires. If the higher band runs for longer than the park delay,
+    /// as it did the last time, the vCPU is parked in any case, and now this does not interrupt the higher band.
+    fn parks_before_timer(&self, early: Early) -> bool {
+        self.was_long && early == Early::BySwitch && self.rules.park_delay > Ticks(0)
+    }
+
+    /// As [`parks_before_timer`](Self::parks_before_timer), if there is time for it: the core begins to switch at `now`, and was to begin at `deadline`.
+    #[inline(always)]
+    pub(super) fn parks_at_once(&self, early: Early, now: Ticks, deadline: Ticks) -> bool {
+        let has_time = now <= deadline.saturating_add(self.park_slack);
+        has_time && self.parks_before_timer(early)
     }
 
     /// Whether a vCPU may migrate to or from this core.
@@ -494,6 +530,12 @@ impl<T> CoreState<T> {
     #[inline(always)]
     pub(super) fn waits_for_park_delay(&self, id: VcpuId) -> bool {
         self.rules.park_delay > Ticks(0) && !self.above_lowest.contains(id)
+    }
+
+    /// Whether a vCPU that was preempted and is saved now is parked at once, before the timer of the vCPU that runs expires.
+    #[inline(always)]
+    pub(super) fn parks_now(&self) -> bool {
+        self.awaits.is_some_and(|it| it.parks_at_once)
     }
 
     /// The core must decide, and look at what other cores have parked, for this vCPU. A decision that has looked already clears

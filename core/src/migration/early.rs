@@ -11,17 +11,25 @@ use super::platform::{Platform, State};
 use crate::schedule::{Ticks, VcpuState};
 use spumone_config::types::VcpuId;
 
-/// The early deadline of a vCPU that slept has passed: the vCPU is to wait for its timer when it is loaded.
+/// The early deadline of a vCPU that slept has passed: the vCPU is to wait for its timer when it is loaded. `deadline`: that deadline, if the vCPU that it
+/// preempts may be parked before the timer expires.
 #[inline(always)]
-pub(super) fn woken_early<P: Platform>(state: &mut State<P>, platform: &P, id: VcpuId, now: Ticks) {
+pub(super) fn woken_early<P: Platform>(
+    state: &mut State<P>,
+    platform: &P,
+    id: VcpuId,
+    now: Ticks,
+    deadline: Option<Ticks>,
+) {
     let early = early_of(platform, id);
     if early == Early::AtTimer {
         return;
     }
     // Without another vCPU to save, as while the core loads a guest, the switch is shorter than those that count.
     let saves_another = state.loaded().is_some_and(|it| it != id);
+    let parks_at_once = deadline.is_some_and(|at| state.parks_at_once(early, now, at));
     let is_measured = early == Early::BySwitch && saves_another;
-    begin(state, id, now, is_measured);
+    begin(state, id, now, is_measured, parks_at_once);
 }
 
 /// The running vCPU, which is loaded, executes WFI, and no interrupt is pending for it: it sleeps. If its timer expires so soon that
@@ -29,15 +37,26 @@ pub(super) fn woken_early<P: Platform>(state: &mut State<P>, platform: &P, id: V
 #[inline(always)]
 pub fn sleep<P: Platform>(state: &mut State<P>, platform: &P) {
     if let Some(id) = state.running {
-        let early = state.lead.of(early_of(platform, id));
+        let early = state.begins_before(early_of(platform, id));
         if early > Ticks(0) {
             let now = platform.now();
             if is_timer_near(platform, now, now.saturating_add(early)) {
-                return begin(state, id, now, false);
+                return begin(state, id, now, false, false);
             }
         }
     }
     state.sleep_running();
+}
+
+/// What the core has done for so long just now is left out of how long the switch takes.
+pub(super) fn leave_out<T>(state: &mut CoreState<T>, time: Ticks) {
+    if let Some(since) = state
+        .awaits
+        .as_mut()
+        .and_then(|it| it.measured_since.as_mut())
+    {
+        *since = since.saturating_add(time);
+    }
 }
 
 /// A vCPU has been loaded. If its timer has expired meanwhile, its list registers have the interrupt, and it does not wait.
@@ -74,12 +93,20 @@ pub(super) fn stays_loaded<P: Platform>(state: &mut State<P>, platform: &P, now:
     }
 }
 
-/// The vCPU `id` is to wait for its timer, from `now` on. `is_measured`: how long the switch to it takes tells how early the next one begins.
-fn begin<T>(state: &mut CoreState<T>, id: VcpuId, now: Ticks, is_measured: bool) {
+/// The vCPU `id` is to wait for its timer, from `now` on. `is_measured`: how long the switch to it takes tells how early the next one begins. `parks_at_once`: see
+/// [`Await`].
+fn begin<T>(
+    state: &mut CoreState<T>,
+    id: VcpuId,
+    now: Ticks,
+    is_measured: bool,
+    parks_at_once: bool,
+) {
     state.awaits = Some(Await {
         id,
         until: now.saturating_add(state.longest_wait),
         measured_since: is_measured.then_some(now),
+        parks_at_once,
     });
     state.alarm_is_stale = true;
 }

@@ -33,7 +33,7 @@ pub(super) fn wake_expired<P: Platform>(state: &mut State<P>, platform: &mut P, 
         }
         // If another core has it by now, it still sleeps, as far as this core's scheduler knows.
         if sleeps && state.scheduler.state(id) == Some(VcpuState::Runnable) {
-            woken_early(state, platform, id, now);
+            woken_early(state, platform, id, now, None);
         }
         let _ = look(state, platform, now);
     }

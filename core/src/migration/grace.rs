@@ -24,8 +24,6 @@ pub struct Spin {
     last: Option<(u64, u64)>,
 }
 
-/// How many steps are short if another vCPU waits for the core with an interrupt.
-const SHORT_STEPS: u8 = 2;
 /// The longest loop that counts as spinning, in bytes.
 const LOOP_BYTES: u64 = 64;
 
@@ -70,8 +68,8 @@ pub struct Grace {
 }
 
 impl Grace {
-    /// At most `steps` steps of the length `step`, up to [`SHORT_STEPS`] of them of the length `short_step` where another vCPU waits with an
-    /// interrupt. If `sees_spin`, a vCPU that spins gets none.
+    /// At most `steps` steps of the length `step`. Where another vCPU waits with an interrupt, the first step has the length `short_step`, and each
+    /// further one is twice as long as the one before, up to `step`. If `sees_spin`, a vCPU that spins gets none.
     pub const fn new(step: Ticks, short_step: Ticks, steps: u8, sees_spin: bool) -> Self {
         Self {
             step,
@@ -117,15 +115,19 @@ impl Grace {
         if self.used >= self.steps {
             return Leaves::InKernel;
         }
-        let step = match is_short && self.short_used < SHORT_STEPS {
-            true => {
-                self.short_used += 1;
-                self.short_step
-            }
+        let step = match is_short {
+            true => self.next_short_step(),
             false => self.step,
         };
         self.used += 1;
         Leaves::Later(now.saturating_add(step))
+    }
+
+    /// The next step where another vCPU waits with an interrupt.
+    fn next_short_step(&mut self) -> Ticks {
+        let doubled = self.short_step.0 << self.short_used;
+        self.short_used += 1;
+        self.step.min(Ticks(doubled))
     }
 }
 
@@ -169,15 +171,16 @@ mod tests {
     }
 
     #[test]
-    fn two_steps_are_short_where_another_vcpu_waits_with_an_interrupt() {
-        let mut grace = Grace::new(Ticks(5), Ticks(2), 5, true);
-        let mut sampled = |now, pc, is_short| grace.sample(Ticks(now), at(pc), is_short);
-        assert_eq!(sampled(5, 0, false), Leaves::Later(Ticks(10)));
-        assert_eq!(sampled(10, 4096, true), Leaves::Later(Ticks(12)));
-        assert_eq!(sampled(12, 8192, true), Leaves::Later(Ticks(14)));
-        assert_eq!(sampled(14, 0, true), Leaves::Later(Ticks(19)));
-        assert_eq!(sampled(19, 4096, false), Leaves::Later(Ticks(24)));
-        assert_eq!(sampled(24, 8192, true), Leaves::InKernel);
+    fn where_another_vcpu_waits_with_an_interrupt_steps_begin_short_and_double() {
+        let mut grace = Grace::new(Ticks(10), Ticks(2), 6, true);
+        let mut sampled = |pc, is_short| grace.sample(Ticks(100), at(pc), is_short);
+        assert_eq!(sampled(0, false), Leaves::Later(Ticks(110)));
+        let short = [102, 104, 108, 110, 110];
+        for (at, until) in short.into_iter().enumerate() {
+            let pc = 4096 * (1 + at as u64);
+            assert_eq!(sampled(pc, true), Leaves::Later(Ticks(until)));
+        }
+        assert_eq!(sampled(0, true), Leaves::InKernel);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! here.
 
 use super::core_state::CoreState;
+use super::early;
 use super::park::{host_core_of, is_parked_here, park};
 use super::platform::{Platform, State, TracePoint};
 use super::presence::Published;
@@ -34,7 +35,7 @@ pub(super) fn set_running<T>(state: &mut CoreState<T>, to: Option<VcpuId>) {
 ///
 /// If a higher band now runs here and the policy has a park delay, this core keeps a vCPU of the lowest band that moves
 /// until the park delay is over, and parks it then. If the core goes back to a lower band before that, parking has cost it
-/// nothing. Returns whether the vCPU was parked.
+/// nothing. If the higher band ran for long the last time, and its vCPU still waits for its timer, the core parks at once. Returns whether the vCPU was parked.
 #[inline(always)]
 pub fn park_or_keep<P: Platform>(state: &mut State<P>, platform: &mut P, id: VcpuId) -> bool {
     if !state.moves(id) {
@@ -42,7 +43,12 @@ pub fn park_or_keep<P: Platform>(state: &mut State<P>, platform: &mut P, id: Vcp
     }
     // From the decision, not from `Presence`: the core may not have published the new band yet.
     let higher_band_runs = state.scheduler.current_band() > platform.shared().band(id);
-    if higher_band_runs && state.waits_for_park_delay(id) {
+    let is_kept = higher_band_runs && state.waits_for_park_delay(id);
+    let parks_before_timer = is_kept && state.park_later.is_empty() && state.parks_now();
+    if parks_before_timer {
+        return park_before_timer(state, platform, id);
+    }
+    if is_kept {
         state.park_later.insert(id);
         if state.notify_at == Ticks::NEVER {
             // The park delay was over before the vCPU was saved: nothing else would park it.
@@ -51,6 +57,29 @@ pub fn park_or_keep<P: Platform>(state: &mut State<P>, platform: &mut P, id: Vcp
         }
         return false;
     }
+    park_and_notify(state, platform, id, higher_band_runs);
+    true
+}
+
+/// The vCPU that runs next waits for its timer: parks vCPU `id` meanwhile. What that takes is no part of the switch.
+#[inline(never)]
+fn park_before_timer<P: Platform>(state: &mut State<P>, platform: &mut P, id: VcpuId) -> bool {
+    let begin = platform.now();
+    // Only the notification is repeated later.
+    state.notify_at = Ticks::NEVER;
+    park_and_notify(state, platform, id, true);
+    early::leave_out(state, platform.now().saturating_sub(begin));
+    true
+}
+
+/// Parks vCPU `id`, and notifies another core if the vCPU is runnable, or cut off here.
+#[inline(always)]
+fn park_and_notify<P: Platform>(
+    state: &mut State<P>,
+    platform: &mut P,
+    id: VcpuId,
+    higher_band_runs: bool,
+) {
     platform.trace(TracePoint::Park);
     park(state, platform, id);
     platform.trace(TracePoint::Parked);
@@ -72,7 +101,6 @@ pub fn park_or_keep<P: Platform>(state: &mut State<P>, platform: &mut P, id: Vcp
             state.alarm_is_stale = true;
         }
     }
-    true
 }
 
 /// If a higher band runs, a vCPU of the lowest band that moves is parked only after the park delay, so that the higher

@@ -49,7 +49,8 @@ pub(super) fn preempt<P: Platform>(
         return None;
     }
     if is_asleep {
-        early::woken_early(state, platform, id, now);
+        let deadline = state.deadlines.of(id);
+        early::woken_early(state, platform, id, now, deadline);
     }
     run(state, platform, id, now, band);
     Some((now, band))

@@ -326,6 +326,8 @@ impl CoreSnapshot {
             long_at,
             was_long,
             short_park_delay: _,
+            park_time: _,
+            park_slack: _,
             fetch_at,
             waiting,
             deferred_until,

@@ -378,6 +378,56 @@ fn a_vcpu_is_parked_sooner_if_the_higher_band_ran_long_the_last_time() {
     assert_eq!(kept, [None, Some(100), Some(16), Some(16), None]);
 }
 
+/// vCPU 1 of a higher band runs for so long, and sleeps. The core then begins to switch to it so much later than it was to, for its timer.
+fn switched_for_a_timer(length: u64, late: u64) -> Core {
+    let mut core = Core::with_staying(
+        packed::Policy::Steal,
+        Without::default(),
+        &[Band::LOWEST, Band::HIGHEST],
+        Some(Band::HIGHEST),
+    );
+    core.admit(0, VcpuState::Runnable);
+    core.admit(1, VcpuState::Sleep);
+    core.go_on();
+    let _ = kept_beside_a_run(&mut core, length);
+    core.machine.kicks.clear();
+    let timer = core.machine.now.saturating_add(Ticks(1_000));
+    core.state
+        .set_deadline(VcpuId(1), Band::HIGHEST, Early::BySwitch, timer);
+    core.machine.loaded_timer = Some(timer);
+    let begin = core.state.deadlines.of(VcpuId(1)).unwrap();
+    assert_eq!(timer.0 - begin.0, if length > 100 { 13 } else { 10 });
+    core.machine.now = begin.saturating_add(Ticks(late));
+    alarm_expired(&mut core.state, &mut core.machine);
+    core.go_on();
+    assert_eq!(core.state.running, Some(VcpuId(1)));
+    core
+}
+
+/// Else the core would interrupt the higher band for that.
+#[test]
+fn a_vcpu_is_parked_before_the_timer_expires_if_the_higher_band_ran_long_the_last_time() {
+    let core = switched_for_a_timer(500, 0);
+    assert!(core.slot(0).parked().is_some());
+    assert_eq!(core.machine.kicks, [(OTHER, VcpuId(0))]);
+    let again = core
+        .machine
+        .now
+        .saturating_add(core.state.notify_again_after);
+    assert_eq!(core.state.next_own_deadline(), again);
+}
+
+#[test]
+fn a_vcpu_is_kept_if_there_is_no_time_to_park_it_before_the_timer_expires() {
+    for (length, late, kept) in [(500, 2, 16), (50, 0, 100)] {
+        let core = switched_for_a_timer(length, late);
+        assert!(core.slot(0).parked().is_none());
+        assert!(core.machine.kicks.is_empty());
+        let park = core.machine.now.saturating_add(Ticks(kept));
+        assert_eq!(core.state.next_own_deadline(), park);
+    }
+}
+
 /// Else two cores that go off would tell each other, and never the third one.
 #[test]
 fn a_core_that_goes_off_passes_a_notification_on_to_one_that_stays_on() {
