@@ -5,11 +5,13 @@
 //!                      core 0                       core 1
 //!   rt wakes       keeps v
 //!                  runs rt                      if rt sleeps soon, no vCPU has migrated
-//!                  … for 100 µs (16 µs if rt ran for longer the last time): parks v,
+//!                  … for 100 µs: parks v,
 //!                  notifies core 1              swaps w for v, once w's kernel holds no lock
 //!                     ⋮                         parks w, notifies core 2, which takes w at the end of a time slice …
 //!   rt sleeps      takes the vCPU that has been parked longest, of the highest band
 //! ```
+//!
+//! If `rt` ran for longer than 100 µs the last time, core 0 parks `v` before `rt`'s timer expires, or else after 16 µs.
 //!
 //! So the cores that are left share all vCPUs in time slices. While `rt` runs, one vCPU is parked, normally in a program,
 //! where it holds no lock of its kernel. An idle core takes any parked vCPU.
