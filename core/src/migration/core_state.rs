@@ -27,7 +27,7 @@ const SHORT_PARK_DELAY_US: u32 = 16;
 /// In microseconds: how much earlier a core begins to switch to a vCPU ([`Lead`]) if it is to park the preempted vCPU at once. Longer than it takes to park a
 /// vCPU and to notify another core.
 const PARK_TIME_US: u32 = 3;
-/// In microseconds: a core that begins by more than this later has no time to park.
+/// In microseconds: if the core is by more than this later half-way through the switch, where it parks, it has no time for that.
 const PARK_SLACK_US: u32 = 1;
 /// In microseconds: after how long another core is notified again of vCPUs that are parked here because this core runs a
 /// higher band.
@@ -95,8 +95,8 @@ pub(super) struct Await {
     pub(super) until: Ticks,
     /// When the switch to it began, if the core measures how long that takes.
     pub(super) measured_since: Option<Ticks>,
-    /// Whether the vCPU that it has preempted is parked at once, for which there is time before its timer expires.
-    pub(super) parks_at_once: bool,
+    /// Up to when there is time, before its timer expires, to park the vCPU that it has preempted; `None`: there is none.
+    pub(super) parks_until: Option<Ticks>,
 }
 
 /// One core's vCPUs. `T` is the token of a vCPU.
@@ -180,6 +180,10 @@ pub struct CoreState<T> {
     pub(super) was_long: bool,
     /// See [`SHORT_PARK_DELAY_US`].
     pub(super) short_park_delay: Ticks,
+    /// The vCPUs whose deadlines are earlier by the time to park another vCPU.
+    pub(super) has_park_time: VcpuSet,
+    /// See [`Roles`](super::Roles).
+    pub(super) highest_movable: Level,
     /// See [`PARK_TIME_US`].
     pub(super) park_time: Ticks,
     /// See [`PARK_SLACK_US`].
@@ -282,6 +286,8 @@ impl<T> CoreState<T> {
             long_at: Ticks::NEVER,
             was_long: false,
             short_park_delay: micros(SHORT_PARK_DELAY_US),
+            has_park_time: VcpuSet::EMPTY,
+            highest_movable: shared.roles.highest_movable,
             park_time: micros(PARK_TIME_US),
             park_slack: micros(PARK_SLACK_US),
             fetch_at: Ticks::NEVER,
@@ -493,15 +499,18 @@ impl<T> CoreState<T> {
     /// The first timer of a vCPU of this core, which is not loaded, expires at this time. `early`: see [`VcpuFacts`](super::VcpuFacts).
     #[inline(always)]
     pub(super) fn set_deadline(&mut self, id: VcpuId, band: Band, early: Early, timer: Ticks) {
-        let early = self.begins_before(early);
+        let has_park_time = self.parks_before_timer(early, Some(band));
+        self.has_park_time.remove(id);
+        self.has_park_time.insert_if(id, has_park_time);
+        let early = self.begins_before(early, Some(band));
         self.deadlines.set(id, band, timer.saturating_sub(early));
     }
 
     /// How long before its timer expires the core begins to switch to a vCPU.
     #[inline(always)]
-    pub(super) fn begins_before(&self, early: Early) -> Ticks {
+    pub(super) fn begins_before(&self, early: Early, band: Option<Band>) -> Ticks {
         let lead = self.lead.of(early);
-        match self.parks_before_timer(early) {
+        match self.parks_before_timer(early, band) {
             true => lead.saturating_add(self.park_time),
             false => lead,
         }
@@ -509,15 +518,25 @@ impl<T> CoreState<T> {
 
     /// Whether a vCPU that is preempted for a vCPU's timer is parked before that timer expires. If the higher band runs for longer than the park delay,
     /// as it did the last time, the vCPU is parked in any case, and now this does not interrupt the higher band.
-    fn parks_before_timer(&self, early: Early) -> bool {
-        self.was_long && early == Early::BySwitch && self.rules.park_delay > Ticks(0)
+    fn parks_before_timer(&self, early: Early, band: Option<Band>) -> bool {
+        let is_above_all = Level::of(band) > self.highest_movable;
+        let is_long = self.was_long && self.rules.park_delay > Ticks(0);
+        is_long && early == Early::BySwitch && is_above_all
     }
 
-    /// As [`parks_before_timer`](Self::parks_before_timer), if there is time for it: the core begins to switch at `now`, and was to begin at `deadline`.
+    /// Up to when there is time to park the vCPU that `id` preempts: about half-way through the switch, which was to begin at `deadline`.
     #[inline(always)]
-    pub(super) fn parks_at_once(&self, early: Early, now: Ticks, deadline: Ticks) -> bool {
-        let has_time = now <= deadline.saturating_add(self.park_slack);
-        has_time && self.parks_before_timer(early)
+    pub(super) fn has_time_until(
+        &self,
+        id: VcpuId,
+        early: Early,
+        deadline: Ticks,
+    ) -> Option<Ticks> {
+        let half = Ticks(self.lead.of(early).0 / 2);
+        let until = deadline
+            .saturating_add(half)
+            .saturating_add(self.park_slack);
+        self.has_park_time.contains(id).then_some(until)
     }
 
     /// Whether a vCPU may migrate to or from this core.
@@ -532,10 +551,10 @@ impl<T> CoreState<T> {
         self.rules.park_delay > Ticks(0) && !self.above_lowest.contains(id)
     }
 
-    /// Whether a vCPU that was preempted and is saved now is parked at once, before the timer of the vCPU that runs expires.
+    /// Up to when a vCPU that was preempted and is saved is parked at once, before the timer of the vCPU that runs expires.
     #[inline(always)]
-    pub(super) fn parks_now(&self) -> bool {
-        self.awaits.is_some_and(|it| it.parks_at_once)
+    pub(super) fn parks_until(&self) -> Option<Ticks> {
+        self.awaits.and_then(|it| it.parks_until)
     }
 
     /// The core must decide, and look at what other cores have parked, for this vCPU. A decision that has looked already clears

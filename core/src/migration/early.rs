@@ -27,9 +27,9 @@ pub(super) fn woken_early<P: Platform>(
     }
     // Without another vCPU to save, as while the core loads a guest, the switch is shorter than those that count.
     let saves_another = state.loaded().is_some_and(|it| it != id);
-    let parks_at_once = deadline.is_some_and(|at| state.parks_at_once(early, now, at));
+    let parks_until = deadline.and_then(|at| state.has_time_until(id, early, at));
     let is_measured = early == Early::BySwitch && saves_another;
-    begin(state, id, now, is_measured, parks_at_once);
+    begin(state, id, now, is_measured, parks_until);
 }
 
 /// The running vCPU, which is loaded, executes WFI, and no interrupt is pending for it: it sleeps. If its timer expires so soon that
@@ -37,11 +37,12 @@ pub(super) fn woken_early<P: Platform>(
 #[inline(always)]
 pub fn sleep<P: Platform>(state: &mut State<P>, platform: &P) {
     if let Some(id) = state.running {
-        let early = state.begins_before(early_of(platform, id));
+        let band = platform.shared().band(id);
+        let early = state.begins_before(early_of(platform, id), band);
         if early > Ticks(0) {
             let now = platform.now();
             if is_timer_near(platform, now, now.saturating_add(early)) {
-                return begin(state, id, now, false, false);
+                return begin(state, id, now, false, None);
             }
         }
     }
@@ -93,20 +94,20 @@ pub(super) fn stays_loaded<P: Platform>(state: &mut State<P>, platform: &P, now:
     }
 }
 
-/// The vCPU `id` is to wait for its timer, from `now` on. `is_measured`: how long the switch to it takes tells how early the next one begins. `parks_at_once`: see
+/// The vCPU `id` is to wait for its timer, from `now` on. `is_measured`: how long the switch to it takes tells how early the next one begins. `parks_until`: see
 /// [`Await`].
 fn begin<T>(
     state: &mut CoreState<T>,
     id: VcpuId,
     now: Ticks,
     is_measured: bool,
-    parks_at_once: bool,
+    parks_until: Option<Ticks>,
 ) {
     state.awaits = Some(Await {
         id,
         until: now.saturating_add(state.longest_wait),
         measured_since: is_measured.then_some(now),
-        parks_at_once,
+        parks_until,
     });
     state.alarm_is_stale = true;
 }

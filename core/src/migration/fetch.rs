@@ -271,7 +271,8 @@ fn candidate<P: Platform>(state: &State<P>, platform: &P, id: VcpuId) -> Option<
 /// When the running vCPU, which has to give up the core, does so. `for_interrupt`: to a vCPU for which one waits.
 fn more_grace<P: Platform>(state: &mut State<P>, platform: &mut P, for_interrupt: bool) -> Leaves {
     match &state.loaded {
-        Some(loaded) if state.running == Some(loaded.id) => {
+        // In its WFI, a vCPU holds no lock.
+        Some(loaded) if state.running == Some(loaded.id) && !state.awaits(loaded.id) => {
             let sample = platform.sample(&loaded.token);
             let is_short = for_interrupt || state.scheduler.is_cut();
             if core::mem::replace(&mut state.since_entry.has_sampled, true) {

@@ -44,9 +44,13 @@ pub fn park_or_keep<P: Platform>(state: &mut State<P>, platform: &mut P, id: Vcp
     // From the decision, not from `Presence`: the core may not have published the new band yet.
     let higher_band_runs = state.scheduler.current_band() > platform.shared().band(id);
     let is_kept = higher_band_runs && state.waits_for_park_delay(id);
-    let parks_before_timer = is_kept && state.park_later.is_empty() && state.parks_now();
-    if parks_before_timer {
-        return park_before_timer(state, platform, id);
+    if is_kept
+        && state.park_later.is_empty()
+        && let Some(until) = state.parks_until()
+        && platform.now() <= until
+    {
+        park_before_timer(state, platform, id);
+        return true;
     }
     if is_kept {
         state.park_later.insert(id);
@@ -63,13 +67,25 @@ pub fn park_or_keep<P: Platform>(state: &mut State<P>, platform: &mut P, id: Vcp
 
 /// The vCPU that runs next waits for its timer: parks vCPU `id` meanwhile. What that takes is no part of the switch.
 #[inline(never)]
-fn park_before_timer<P: Platform>(state: &mut State<P>, platform: &mut P, id: VcpuId) -> bool {
+fn park_before_timer<P: Platform>(state: &mut State<P>, platform: &mut P, id: VcpuId) {
     let begin = platform.now();
-    // Only the notification is repeated later.
-    state.notify_at = Ticks::NEVER;
+    let stood = !state.must_decide && !state.alarm_expired;
+    let before = core::mem::replace(&mut state.notify_at, Ticks::NEVER);
     park_and_notify(state, platform, id, true);
-    early::leave_out(state, platform.now().saturating_sub(begin));
-    true
+    let end = platform.now();
+    state.notify_at = match state.notify_at {
+        // Another core has claimed it already. Other vCPUs may be parked here.
+        Ticks::NEVER => before,
+        again if platform.may_bring_core_back() => {
+            again.min(end.saturating_add(state.waiting.longest_turn))
+        }
+        again => again,
+    };
+    if stood && !state.higher_band_waits() {
+        // An interrupt has come for it. It does not run here before the vCPU that runs next, so the decision would be the same.
+        state.must_decide = false;
+    }
+    early::leave_out(state, end.saturating_sub(begin));
 }
 
 /// Parks vCPU `id`, and notifies another core if the vCPU is runnable, or cut off here.

@@ -38,7 +38,8 @@ fn put_off<P: Platform>(state: &State<P>, platform: &P, now: Ticks, at: Ticks) -
 /// When the core next has to wake a vCPU, after `now`: by a deadline, or by the timers of the vCPU that is loaded and sleeps.
 fn next_wake<P: Platform>(state: &State<P>, platform: &P, now: Ticks) -> Ticks {
     let of_loaded = state.loaded().and_then(|id| {
-        let early = state.begins_before(early_of(platform, id));
+        let band = platform.shared().band(id);
+        let early = state.begins_before(early_of(platform, id), band);
         Some(platform.loaded_timer()?.saturating_sub(early))
     });
     // At most 2 times: these.

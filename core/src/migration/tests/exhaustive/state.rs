@@ -326,6 +326,8 @@ impl CoreSnapshot {
             long_at,
             was_long,
             short_park_delay: _,
+            has_park_time,
+            highest_movable: _,
             park_time: _,
             park_slack: _,
             fetch_at,
@@ -339,7 +341,7 @@ impl CoreSnapshot {
             longest_wait: _,
             quiet: _,
         } = state;
-        assert!(rung.is_empty());
+        assert!(rung.is_empty() && has_park_time.is_empty());
         assert_eq!((*chore_at, *chore_is_due), (Ticks::NEVER, false));
         assert!(awaits.is_none_or(|it| *running == Some(it.id)));
         assert!(!must_decide && *deferred_until == Ticks::NEVER);

@@ -380,6 +380,11 @@ fn a_vcpu_is_parked_sooner_if_the_higher_band_ran_long_the_last_time() {
 
 /// vCPU 1 of a higher band runs for so long, and sleeps. The core then begins to switch to it so much later than it was to, for its timer.
 fn switched_for_a_timer(length: u64, late: u64) -> Core {
+    switched_after(length, late, |_| {})
+}
+
+/// The same, and something happens while vCPU 1 sleeps.
+fn switched_after(length: u64, late: u64, meanwhile: impl FnOnce(&mut Core)) -> Core {
     let mut core = Core::with_staying(
         packed::Policy::Steal,
         Without::default(),
@@ -397,6 +402,7 @@ fn switched_for_a_timer(length: u64, late: u64) -> Core {
     core.machine.loaded_timer = Some(timer);
     let begin = core.state.deadlines.of(VcpuId(1)).unwrap();
     assert_eq!(timer.0 - begin.0, if length > 100 { 13 } else { 10 });
+    meanwhile(&mut core);
     core.machine.now = begin.saturating_add(Ticks(late));
     alarm_expired(&mut core.state, &mut core.machine);
     core.go_on();
@@ -417,9 +423,26 @@ fn a_vcpu_is_parked_before_the_timer_expires_if_the_higher_band_ran_long_the_las
     assert_eq!(core.state.next_own_deadline(), again);
 }
 
+/// Its deadline is not earlier for that.
+#[test]
+fn a_vcpu_is_kept_if_another_vcpu_of_the_higher_band_ran_long_meanwhile() {
+    let core = switched_after(50, 0, |core| core.state.was_long = true);
+    assert!(core.slot(0).parked().is_none());
+    let park = core.machine.now.saturating_add(Ticks(16));
+    assert_eq!(core.state.next_own_deadline(), park);
+}
+
+#[test]
+fn a_vcpu_that_is_parked_before_the_timer_expires_brings_a_core_back_if_it_waits() {
+    let core = switched_after(500, 0, |core| core.machine.may_bring_back = true);
+    assert!(core.slot(0).parked().is_some());
+    let look = core.machine.now.saturating_add(Ticks(500));
+    assert_eq!(core.state.next_own_deadline(), look);
+}
+
 #[test]
 fn a_vcpu_is_kept_if_there_is_no_time_to_park_it_before_the_timer_expires() {
-    for (length, late, kept) in [(500, 2, 16), (50, 0, 100)] {
+    for (length, late, kept) in [(500, 7, 16), (50, 0, 100)] {
         let core = switched_for_a_timer(length, late);
         assert!(core.slot(0).parked().is_none());
         assert!(core.machine.kicks.is_empty());
