@@ -27,8 +27,6 @@ const SHORT_PARK_DELAY_US: u32 = 16;
 /// In microseconds: how much earlier a core begins to switch to a vCPU ([`Lead`]) if it is to park the preempted vCPU at once. Longer than it takes to park a
 /// vCPU and to notify another core.
 const PARK_TIME_US: u32 = 3;
-/// In microseconds: if the core is by more than this later half-way through the switch, where it parks, it has no time for that.
-const PARK_SLACK_US: u32 = 1;
 /// In microseconds: after how long another core is notified again of vCPUs that are parked here because this core runs a
 /// higher band.
 const NOTIFY_AGAIN_US: u32 = 1_600;
@@ -186,8 +184,6 @@ pub struct CoreState<T> {
     pub(super) highest_movable: Level,
     /// See [`PARK_TIME_US`].
     pub(super) park_time: Ticks,
-    /// See [`PARK_SLACK_US`].
-    pub(super) park_slack: Ticks,
     /// When the core must decide again because of a vCPU that migrates: to look again at a vCPU that another core has
     /// parked, to sample a vCPU that has grace or for which a preemption is deferred, to send a vCPU away or take it
     /// back, or to look at vCPUs that wait for their turn.
@@ -289,7 +285,6 @@ impl<T> CoreState<T> {
             has_park_time: VcpuSet::EMPTY,
             highest_movable: shared.roles.highest_movable,
             park_time: micros(PARK_TIME_US),
-            park_slack: micros(PARK_SLACK_US),
             fetch_at: Ticks::NEVER,
             waiting: Waiting::new(setup.frequency_hz),
             deferred_until: Ticks::NEVER,
@@ -524,7 +519,8 @@ impl<T> CoreState<T> {
         is_long && early == Early::BySwitch && is_above_all
     }
 
-    /// Up to when there is time to park the vCPU that `id` preempts: about half-way through the switch, which was to begin at `deadline`.
+    /// Up to when there is time to park the vCPU that `id` preempts, in the switch that was to begin at `deadline`: when that is over without parking. Most of
+    /// the switch comes before the core parks.
     #[inline(always)]
     pub(super) fn has_time_until(
         &self,
@@ -532,10 +528,7 @@ impl<T> CoreState<T> {
         early: Early,
         deadline: Ticks,
     ) -> Option<Ticks> {
-        let half = Ticks(self.lead.of(early).0 / 2);
-        let until = deadline
-            .saturating_add(half)
-            .saturating_add(self.park_slack);
+        let until = deadline.saturating_add(self.lead.of(early));
         self.has_park_time.contains(id).then_some(until)
     }
 

@@ -329,7 +329,6 @@ impl CoreSnapshot {
             has_park_time,
             highest_movable: _,
             park_time: _,
-            park_slack: _,
             fetch_at,
             waiting,
             deferred_until,

@@ -442,7 +442,7 @@ fn a_vcpu_that_is_parked_before_the_timer_expires_brings_a_core_back_if_it_waits
 
 #[test]
 fn a_vcpu_is_kept_if_there_is_no_time_to_park_it_before_the_timer_expires() {
-    for (length, late, kept) in [(500, 7, 16), (50, 0, 100)] {
+    for (length, late, kept) in [(500, 11, 16), (50, 0, 100)] {
         let core = switched_for_a_timer(length, late);
         assert!(core.slot(0).parked().is_none());
         assert!(core.machine.kicks.is_empty());
