@@ -178,7 +178,7 @@ pub struct CoreState<T> {
     pub(super) was_long: bool,
     /// See [`SHORT_PARK_DELAY_US`].
     pub(super) short_park_delay: Ticks,
-    /// The vCPUs whose deadlines are earlier by the time to park another vCPU.
+    /// The vCPUs to which the core begins to switch earlier by [`PARK_TIME_US`], to have time to park the vCPU that runs then.
     pub(super) has_park_time: VcpuSet,
     /// See [`Roles`](super::Roles).
     pub(super) highest_movable: Level,
@@ -542,12 +542,6 @@ impl<T> CoreState<T> {
     #[inline(always)]
     pub(super) fn waits_for_park_delay(&self, id: VcpuId) -> bool {
         self.rules.park_delay > Ticks(0) && !self.above_lowest.contains(id)
-    }
-
-    /// Up to when a vCPU that was preempted and is saved is parked at once, before the timer of the vCPU that runs expires.
-    #[inline(always)]
-    pub(super) fn parks_until(&self) -> Option<Ticks> {
-        self.awaits.and_then(|it| it.parks_until)
     }
 
     /// The core must decide, and look at what other cores have parked, for this vCPU. A decision that has looked already clears

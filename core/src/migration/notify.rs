@@ -46,7 +46,7 @@ pub fn park_or_keep<P: Platform>(state: &mut State<P>, platform: &mut P, id: Vcp
     let is_kept = higher_band_runs && state.waits_for_park_delay(id);
     if is_kept
         && state.park_later.is_empty()
-        && let Some(until) = state.parks_until()
+        && let Some(until) = state.awaits.and_then(|it| it.parks_until)
         && platform.now() <= until
     {
         park_before_timer(state, platform, id);

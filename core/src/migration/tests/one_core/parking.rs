@@ -410,6 +410,15 @@ fn switched_after(length: u64, late: u64, meanwhile: impl FnOnce(&mut Core)) -> 
     core
 }
 
+/// vCPU 0 is not parked for so many microseconds from now on.
+#[track_caller]
+fn is_kept(core: &Core, micros: u64) {
+    assert!(core.slot(0).parked().is_none());
+    assert!(core.machine.kicks.is_empty());
+    let park = core.machine.now.saturating_add(Ticks(micros));
+    assert_eq!(core.state.next_own_deadline(), park);
+}
+
 /// Else the core would interrupt the higher band for that.
 #[test]
 fn a_vcpu_is_parked_before_the_timer_expires_if_the_higher_band_ran_long_the_last_time() {
@@ -426,10 +435,10 @@ fn a_vcpu_is_parked_before_the_timer_expires_if_the_higher_band_ran_long_the_las
 /// Its deadline is not earlier for that.
 #[test]
 fn a_vcpu_is_kept_if_another_vcpu_of_the_higher_band_ran_long_meanwhile() {
-    let core = switched_after(50, 0, |core| core.state.was_long = true);
-    assert!(core.slot(0).parked().is_none());
-    let park = core.machine.now.saturating_add(Ticks(16));
-    assert_eq!(core.state.next_own_deadline(), park);
+    is_kept(
+        &switched_after(50, 0, |core| core.state.was_long = true),
+        16,
+    );
 }
 
 #[test]
@@ -442,12 +451,8 @@ fn a_vcpu_that_is_parked_before_the_timer_expires_brings_a_core_back_if_it_waits
 
 #[test]
 fn a_vcpu_is_kept_if_there_is_no_time_to_park_it_before_the_timer_expires() {
-    for (length, late, kept) in [(500, 11, 16), (50, 0, 100)] {
-        let core = switched_for_a_timer(length, late);
-        assert!(core.slot(0).parked().is_none());
-        assert!(core.machine.kicks.is_empty());
-        let park = core.machine.now.saturating_add(Ticks(kept));
-        assert_eq!(core.state.next_own_deadline(), park);
+    for (length, late, micros) in [(500, 11, 16), (50, 0, 100)] {
+        is_kept(&switched_for_a_timer(length, late), micros);
     }
 }
 
