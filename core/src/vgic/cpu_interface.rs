@@ -6,6 +6,7 @@
 use super::distributor::{Spi, open_groups};
 use super::doorbell::RECALL;
 use super::rank::{PRIORITY_MASK, Rank};
+use super::search::Search;
 use super::sgi::SgiRegister;
 use super::slot::{Backing, Slot};
 use super::{
@@ -56,6 +57,8 @@ pub struct CpuInterface {
     pub(super) held_physical: [u32; SPI_WORDS],
     /// Words of SPIs to search when list registers are filled next; bits as in the doorbell.
     pub(super) words: u32,
+    /// How far the core has searched them.
+    pub(super) search: Search,
     pub(super) slots: [Slot; MAX_LIST_REGISTERS],
     /// List registers with a record in `slots`.
     pub(super) used: u32,
@@ -98,6 +101,7 @@ impl CpuInterface {
             held_words: 0,
             held_physical: [0; SPI_WORDS],
             words: 0,
+            search: Search::NOTHING,
             slots: [Slot::EMPTY; MAX_LIST_REGISTERS],
             used: 0,
             stale: 0,
@@ -356,7 +360,10 @@ impl CpuInterface {
     pub(super) fn collect(&mut self, gic: &GuestGic) {
         let rung = gic.doorbell(self.index).take();
         self.latch |= rung.accepted(self.group);
-        self.words |= rung.spi_words;
+        if rung.spi_words != 0 {
+            self.words |= rung.spi_words;
+            self.search.rung(rung.spi_words);
+        }
     }
 
     pub(super) const fn set_priority(&mut self, intid: u32, priority: u8) {

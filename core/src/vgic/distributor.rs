@@ -490,6 +490,11 @@ impl Distributor {
         holders
     }
 
+    /// Whether `vcpu` is to deliver this SPI now.
+    pub fn is_deliverable_by(&self, spi: Spi, vcpu: VcpuIndex) -> bool {
+        self.deliverable(spi.word()) & spi.mask() != 0 && self.is_to_be_delivered_by(spi, vcpu)
+    }
+
     /// Whether the SPI and its group are enabled.
     pub fn is_open(&self, spi: Spi) -> bool {
         self.word_of(spi).open(self.control()) & spi.mask() != 0

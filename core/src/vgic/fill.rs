@@ -4,7 +4,7 @@
 use super::cpu_interface::CpuInterface;
 use super::distributor::Spi;
 use super::doorbell::RECALL;
-use super::rank::Rank;
+use super::search::HighestPriority;
 use super::{
     GuestGic, ListRegister, MAX_LIST_REGISTERS, PhysicalGic, SPI_WORDS, TIMER_PPIS, VMCR_EOI_MODE,
     VcpuIndexSet, bits,
@@ -31,61 +31,6 @@ enum Unfilled {
     NoRoom,
     /// The core was interrupted.
     Interrupted,
-}
-
-/// The interrupts of the highest priority out of many.
-pub(super) struct HighestPriority {
-    /// Rank in the upper half, INTID in the lower half: a smaller key is a higher priority.
-    keys: [u32; MAX_LIST_REGISTERS],
-    len: usize,
-    capacity: usize,
-    /// Whether more interrupts were inserted than there is room for.
-    overflow: bool,
-}
-
-impl HighestPriority {
-    pub const fn new(capacity: usize) -> Self {
-        Self {
-            keys: [0; MAX_LIST_REGISTERS],
-            len: 0,
-            capacity,
-            overflow: false,
-        }
-    }
-
-    pub fn key(intid: IntId, rank: Rank) -> u32 {
-        u32::from(rank.0) << 16 | u32::from(intid.0)
-    }
-
-    pub const fn intid(key: u32) -> IntId {
-        IntId(key as u16)
-    }
-
-    /// Adds an interrupt; returns the interrupt for which there is no room.
-    pub fn insert(&mut self, key: u32) -> Option<IntId> {
-        let mut rest = key;
-        for held in self.keys.iter_mut().take(self.len) {
-            if rest < *held {
-                core::mem::swap(&mut rest, held);
-            }
-        }
-        match self.keys.get_mut(self.len) {
-            Some(free) if self.len < self.capacity => {
-                *free = rest;
-                self.len += 1;
-                None
-            }
-            _ => {
-                self.overflow = true;
-                Some(Self::intid(rest))
-            }
-        }
-    }
-
-    /// The interrupts, those of the highest priority first.
-    pub fn keys(&self) -> impl Iterator<Item = u32> {
-        self.keys.iter().copied().take(self.len)
-    }
 }
 
 /// Whether more than `count` bits are set.
@@ -297,6 +242,7 @@ impl CpuInterface {
             }
         }
         self.words = 0;
+        self.search.searched = 0;
         Ok(())
     }
 
@@ -334,43 +280,31 @@ impl CpuInterface {
         {
             return (kick, false);
         }
-        let mut pending = HighestPriority::new(registers);
+        if !self.search_spis(gic, registers, machine) {
+            self.pending_overflow = true;
+            return (kick, false);
+        }
+        let (mut pending, mut left) = (self.search.found, self.search.left);
         // At most 4 times: then it looks for interrupts.
         for (number, bit) in bits(ready).enumerate() {
             if number % PRIVATE_WITHOUT_LOOK == PRIVATE_WITHOUT_LOOK - 1 && machine.is_interrupted()
             {
+                self.pending_overflow = true;
                 return (kick, false);
             }
-            pending.insert(HighestPriority::key(IntId(bit as u16), self.rank(bit)));
-        }
-        if machine.is_interrupted() {
-            return (kick, false);
-        }
-        let words = core::mem::take(&mut self.words) & !RECALL;
-        // At most 8 times: words of SPIs.
-        for word in bits(words) {
-            for bit in bits(gic.distributor.deliverable(word as usize)) {
-                if machine.is_interrupted() {
-                    return self.leave_all_pending(words, kick);
-                }
-                let spi = Spi::at(word as usize, bit);
-                if !gic.distributor.is_to_be_delivered_by(spi, self.index) {
-                    continue;
-                }
-                let key = HighestPriority::key(spi.intid(), gic.distributor.rank(spi));
-                if let Some(left) = pending.insert(key) {
-                    self.leave_pending(gic, left);
-                }
+            let key = HighestPriority::key(IntId(bit as u16), self.rank(bit));
+            if let Some(out) = pending.insert(key) {
+                left |= word_of(gic, out);
             }
         }
-        self.active_overflow = active.overflow;
-        self.pending_overflow = pending.overflow;
+        self.active_overflow = active.overflows();
+        self.pending_overflow = pending.overflows();
 
-        let room = registers - usize::from(pending.len > 0);
-        let actives = active.len.min(room);
-        let pendings = pending.len.min(registers - actives);
-        self.active_overflow |= actives < active.len;
-        self.pending_overflow |= pendings < pending.len;
+        let room = registers - usize::from(pending.len() > 0);
+        let actives = active.len().min(room);
+        let pendings = pending.len().min(registers - actives);
+        self.active_overflow |= actives < active.len();
+        self.pending_overflow |= pendings < pending.len();
         // While an interrupt of a higher priority may wait for a list register, the end of an active one must not make
         // the same one pending in its list register.
         let merge = !self.pending_overflow;
@@ -378,19 +312,24 @@ impl CpuInterface {
         // At most 16 times: list registers.
         for key in active.keys().take(actives) {
             if machine.is_interrupted() {
-                return self.leave_all_pending(words, kick);
+                self.pending_overflow = true;
+                return (kick, false);
             }
             self.place_active(gic, next, HighestPriority::intid(key), merge, machine);
             next += 1;
         }
         // At most 16 times: list registers.
-        for (rank, key) in pending.keys().enumerate() {
+        for key in pending.keys().take(pendings) {
+            if machine.is_interrupted() {
+                self.pending_overflow = true;
+                return (kick, false);
+            }
             let intid = HighestPriority::intid(key);
-            if rank >= pendings {
-                self.leave_pending(gic, intid);
-            } else if machine.is_interrupted() {
-                return self.leave_all_pending(words, kick);
-            } else if let Some(spi) = gic.distributor.spi(intid) {
+            if let Some(spi) = gic.distributor.spi(intid) {
+                // It may have been found before the core was interrupted.
+                if !gic.distributor.is_deliverable_by(spi, self.index) {
+                    continue;
+                }
                 match self.place_spi(gic, next, spi, machine) {
                     Ok(()) => next += 1,
                     Err(more) => kick = kick.with(more),
@@ -400,15 +339,47 @@ impl CpuInterface {
                 next += 1;
             }
         }
+        // At most 16 times: list registers.
+        for key in pending.keys().skip(pendings) {
+            left |= word_of(gic, HighestPriority::intid(key));
+        }
+        self.words = left;
+        self.search.searched = 0;
         (kick, true)
     }
 
-    /// The core was interrupted: pending interrupts that are in no list register yet stay pending. `words`: the words of SPIs in which
-    /// there may be some. Returns as [`Self::fill_sorted`] does.
-    fn leave_all_pending(&mut self, words: u32, kick: VcpuIndexSet) -> (VcpuIndexSet, bool) {
-        self.words |= words;
-        self.pending_overflow = true;
-        (kick, false)
+    /// Searches the words of SPIs for the pending ones of the highest priority; goes on where it was interrupted. Returns whether it has
+    /// searched all. A word is searched in one piece, so a core that is interrupted less often than that takes makes progress.
+    #[inline(always)]
+    fn search_spis(
+        &mut self,
+        gic: &GuestGic,
+        registers: usize,
+        machine: &impl PhysicalGic,
+    ) -> bool {
+        self.search.begin(registers);
+        // At most 8 times: words of SPIs.
+        for word in bits(self.words & !RECALL & !self.search.searched) {
+            let mut found = self.search.found;
+            let mut left = 0;
+            for bit in bits(gic.distributor.deliverable(word as usize)) {
+                if machine.is_interrupted() {
+                    return false;
+                }
+                let spi = Spi::at(word as usize, bit);
+                if !gic.distributor.is_to_be_delivered_by(spi, self.index)
+                    || self.search.has_found(word, spi.intid())
+                {
+                    continue;
+                }
+                let key = HighestPriority::key(spi.intid(), gic.distributor.rank(spi));
+                if let Some(out) = found.insert(key) {
+                    left |= word_of(gic, out);
+                }
+            }
+            self.search.add(word, found, left);
+        }
+        true
     }
 
     /// Empties unused list registers, and enables the virtual CPU interface with the maintenance interrupts that are
@@ -522,12 +493,9 @@ impl CpuInterface {
         }
         true
     }
+}
 
-    /// There is no list register for a pending interrupt now.
-    fn leave_pending(&mut self, gic: &GuestGic, intid: IntId) {
-        self.pending_overflow = true;
-        if let Some(spi) = gic.distributor.spi(intid) {
-            self.words |= 1 << spi.word();
-        }
-    }
+/// The bit of the word of SPIs that an interrupt belongs to; 0 for a private interrupt.
+fn word_of(gic: &GuestGic, intid: IntId) -> u32 {
+    gic.distributor.spi(intid).map_or(0, |spi| 1 << spi.word())
 }

@@ -3,7 +3,8 @@
 
 use super::cpu_interface::CpuInterface;
 use super::distributor::Spi;
-use super::fill::{HighestPriority, Listed};
+use super::fill::Listed;
+use super::search::HighestPriority;
 use super::slot::{Backing, Slot};
 use super::{
     GuestGic, ListRegister, MAX_LIST_REGISTERS, PhysicalGic, State, VMCR_EOI_MODE, VcpuIndexSet,

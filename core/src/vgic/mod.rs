@@ -95,6 +95,7 @@ mod part;
 mod place;
 mod rank;
 mod register;
+mod search;
 mod sgi;
 mod slot;
 

@@ -94,7 +94,7 @@ pub struct Machine {
     /// Whether an inactive interrupt may be deactivated, as a reset does.
     pub tolerant: bool,
     /// What the core finds when it looks whether it is interrupted, the next time in the lowest bit.
-    pub interruptions: Cell<u32>,
+    pub interruptions: Cell<u64>,
 }
 
 impl Machine {

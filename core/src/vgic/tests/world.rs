@@ -159,7 +159,7 @@ impl World {
             self.interruptions
         };
         let pattern = next() & next() & next();
-        self.machine.interruptions.set(pattern);
+        self.machine.interruptions.set(pattern.into());
     }
 
     pub fn is_loaded(&self, vcpu: usize) -> bool {
@@ -189,7 +189,7 @@ impl World {
         let index = self.vcpus[vcpu].cpu.index();
         self.gic.doorbell(index).settle(PcpuId(core as u8));
         self.vcpus[vcpu].core = Some(core);
-        self.machine.interruptions.set(u32::from(interrupted));
+        self.machine.interruptions.set(u64::from(interrupted));
         let mut may_run = false;
         self.call(vcpu, |cpu, gic, here| {
             let (kick, is_ready) = cpu.load(gic, here);

@@ -202,3 +202,48 @@ fn a_timer_that_fires_late_is_not_lost() {
         assert!(world.acknowledge(0).is_some_and(|it| it.hardware));
     }
 }
+
+/// All SPIs of two words are pending.
+fn guest_with_many_pending(vcpus: usize) -> World {
+    let mut world = guest(vcpus, 4);
+    for word in 1..3 {
+        world.write_distributor(0, ISPENDR + 4 * word, u32::MAX);
+    }
+    world
+}
+
+#[test]
+fn a_search_of_many_pending_spis_goes_on_where_it_was_interrupted() {
+    let mut world = guest_with_many_pending(1);
+    // Those of the word that is searched last have a higher priority.
+    for intid in 32..64 {
+        world.write(0, Region::Distributor, IPRIORITYR + intid, 1, 8);
+    }
+    let mut tries = 0;
+    while world.vcpus[0].cpu.is_unfilled() || tries == 0 {
+        tries += 1;
+        assert!(tries < 10, "no progress");
+        // It looks more often than that, and a word takes less.
+        world.machine.interruptions.set(1 << 40);
+        world.call(0, |cpu, gic, here| cpu.synchronize(gic, here));
+    }
+    assert!(tries > 1, "not interrupted");
+    assert_eq!(world.acknowledge(0).unwrap().intid, IntId(64));
+    world.drain();
+}
+
+#[test]
+fn what_a_search_has_found_is_delivered_only_if_it_is_still_enabled() {
+    for look in 0..64 {
+        let mut world = guest(2, 4);
+        for word in 1..3 {
+            world.write_distributor(0, ISPENDR + 4 * word, 0xffff);
+        }
+        world.machine.interruptions.set(1 << look);
+        world.call(0, |cpu, gic, here| cpu.synchronize(gic, here));
+        world.machine.interruptions.set(0);
+        world.write_distributor(1, ICENABLER + 4, 0xf);
+        world.drain();
+        assert_eq!(world.acknowledge(0).unwrap().intid, IntId(36), "{look}");
+    }
+}
