@@ -242,7 +242,7 @@ impl CpuInterface {
             }
         }
         self.words = 0;
-        self.search.searched = 0;
+        self.search.end();
         Ok(())
     }
 
@@ -280,8 +280,9 @@ impl CpuInterface {
         {
             return (kick, false);
         }
-        if !self.search_spis(gic, registers, machine) {
-            self.pending_overflow = true;
+        // Until it is known.
+        self.pending_overflow = true;
+        if !self.search_spis(gic, registers, machine) || machine.is_interrupted() {
             return (kick, false);
         }
         let (mut pending, mut left) = (self.search.found, self.search.left);
@@ -289,7 +290,6 @@ impl CpuInterface {
         for (number, bit) in bits(ready).enumerate() {
             if number % PRIVATE_WITHOUT_LOOK == PRIVATE_WITHOUT_LOOK - 1 && machine.is_interrupted()
             {
-                self.pending_overflow = true;
                 return (kick, false);
             }
             let key = HighestPriority::key(IntId(bit as u16), self.rank(bit));
@@ -312,7 +312,6 @@ impl CpuInterface {
         // At most 16 times: list registers.
         for key in active.keys().take(actives) {
             if machine.is_interrupted() {
-                self.pending_overflow = true;
                 return (kick, false);
             }
             self.place_active(gic, next, HighestPriority::intid(key), merge, machine);
@@ -321,13 +320,17 @@ impl CpuInterface {
         // At most 16 times: list registers.
         for key in pending.keys().take(pendings) {
             if machine.is_interrupted() {
-                self.pending_overflow = true;
                 return (kick, false);
             }
             let intid = HighestPriority::intid(key);
             if let Some(spi) = gic.distributor.spi(intid) {
                 // It may have been found before the core was interrupted.
                 if !gic.distributor.is_deliverable_by(spi, self.index) {
+                    if self.pending_overflow {
+                        // Another one has its place.
+                        self.search.end();
+                        return (kick, false);
+                    }
                     continue;
                 }
                 match self.place_spi(gic, next, spi, machine) {
@@ -344,12 +347,13 @@ impl CpuInterface {
             left |= word_of(gic, HighestPriority::intid(key));
         }
         self.words = left;
-        self.search.searched = 0;
+        self.search.end();
         (kick, true)
     }
 
     /// Searches the words of SPIs for the pending ones of the highest priority; goes on where it was interrupted. Returns whether it has
-    /// searched all. A word is searched in one piece, so a core that is interrupted less often than that takes makes progress.
+    /// searched all; if not, it was interrupted, or is to begin anew. A word is searched in one piece. Words that were rung since they were
+    /// searched come last, so a core that is interrupted less often than a search of two words takes makes progress.
     #[inline(always)]
     fn search_spis(
         &mut self,
@@ -358,26 +362,41 @@ impl CpuInterface {
         machine: &impl PhysicalGic,
     ) -> bool {
         self.search.begin(registers);
-        // At most 8 times: words of SPIs.
-        for word in bits(self.words & !RECALL & !self.search.searched) {
+        // At most 8 times in all: words of SPIs.
+        while let Some(word) = self.search.next(self.words & !RECALL) {
+            let deliverable = gic.distributor.deliverable(word as usize);
+            if deliverable == 0 {
+                self.search.searched(word);
+                continue;
+            }
             let mut found = self.search.found;
             let mut left = 0;
-            for bit in bits(gic.distributor.deliverable(word as usize)) {
+            for bit in bits(deliverable) {
                 if machine.is_interrupted() {
                     return false;
                 }
                 let spi = Spi::at(word as usize, bit);
-                if !gic.distributor.is_to_be_delivered_by(spi, self.index)
-                    || self.search.has_found(word, spi.intid())
-                {
+                if !gic.distributor.is_to_be_delivered_by(spi, self.index) {
                     continue;
                 }
                 let key = HighestPriority::key(spi.intid(), gic.distributor.rank(spi));
-                if let Some(out) = found.insert(key) {
-                    left |= word_of(gic, out);
+                match self.search.found_before(word, spi.intid()) {
+                    None => {
+                        if let Some(out) = found.insert(key) {
+                            left |= word_of(gic, out);
+                        }
+                    }
+                    Some(before) if before == key => {}
+                    Some(_) => {
+                        // Its priority was changed, so others may come first.
+                        self.search.end();
+                        return false;
+                    }
                 }
             }
-            self.search.add(word, found, left);
+            self.search.found = found;
+            self.search.left |= left;
+            self.search.searched(word);
         }
         true
     }

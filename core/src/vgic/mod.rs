@@ -208,7 +208,7 @@ pub trait PhysicalGic {
     /// `ICH_VMCR_EL2` of the loaded vCPU.
     fn vmcr(&self) -> u64;
     /// Whether an interrupt is pending that the core should take before it does more for the loaded vCPU. Work that a guest can make
-    /// long asks this in between, and is done again from its beginning once the interrupt is handled.
+    /// long asks this in between, and is done again once the interrupt is handled: from its beginning, but for the search of SPIs.
     fn is_interrupted(&self) -> bool;
     /// Outputs of the loaded vCPU's timers: bits of [`TIMER_PPIS`], set where the timer is
     /// enabled, not masked and has met its condition (`CNTV_CTL_EL0`, `CNTP_CTL_EL0`).

@@ -69,10 +69,10 @@ impl HighestPriority {
         }
     }
 
-    /// Whether an interrupt is there, with this or another priority.
-    pub fn contains(&self, intid: IntId) -> bool {
+    /// The key of this interrupt, if it is there.
+    pub fn key_of(&self, intid: IntId) -> Option<u32> {
         // At most 16 times: list registers.
-        self.keys().any(|key| Self::intid(key) == intid)
+        self.keys().find(|&key| Self::intid(key) == intid)
     }
 
     /// The interrupts, those of the highest priority first.
@@ -85,7 +85,7 @@ impl HighestPriority {
 #[derive(Clone, Copy)]
 pub(super) struct Search {
     /// Words that were searched, and not rung since; bits as in the doorbell.
-    pub searched: u32,
+    searched: u32,
     /// Words that were rung after they were searched, so that their SPIs may be among `found`.
     again: u32,
     /// Words with pending SPIs that are not among `found`.
@@ -105,7 +105,7 @@ impl Search {
     /// Begins a search for at most `capacity` interrupts, or goes on with it.
     #[inline(always)]
     pub fn begin(&mut self, capacity: usize) {
-        if self.searched == 0 || self.found.capacity != capacity {
+        if self.searched | self.again == 0 || self.found.capacity != capacity {
             *self = Self {
                 found: HighestPriority::new(capacity),
                 ..Self::NOTHING
@@ -113,24 +113,40 @@ impl Search {
         }
     }
 
+    /// The next search begins anew.
+    pub const fn end(&mut self) {
+        self.searched = 0;
+        self.again = 0;
+    }
+
     /// These words were rung.
-    #[inline(always)]
     pub const fn rung(&mut self, words: u32) {
         self.again |= self.searched & words;
         self.searched &= !words;
     }
 
-    /// Whether an SPI of `word` has been found before.
+    /// The next one of `words` that is to be searched. Words that are searched again come last.
     #[inline(always)]
-    pub fn has_found(&self, word: u32, intid: IntId) -> bool {
-        self.again & 1 << word != 0 && self.found.contains(intid)
+    pub fn next(&self, words: u32) -> Option<u32> {
+        let open = words & !self.searched;
+        let first = match open & !self.again {
+            0 => open,
+            new => new,
+        };
+        (first != 0).then(|| first.trailing_zeros())
     }
 
-    /// A word was searched. `left`: words of the SPIs for which there was no room.
+    /// The key of an SPI of `word`, if it was found before the word was rung.
     #[inline(always)]
-    pub fn add(&mut self, word: u32, found: HighestPriority, left: u32) {
+    pub fn found_before(&self, word: u32, intid: IntId) -> Option<u32> {
+        match self.again & 1 << word {
+            0 => None,
+            _ => self.found.key_of(intid),
+        }
+    }
+
+    /// A word was searched.
+    pub const fn searched(&mut self, word: u32) {
         self.searched |= 1 << word;
-        self.left |= left;
-        self.found = found;
     }
 }

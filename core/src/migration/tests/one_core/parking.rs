@@ -385,6 +385,14 @@ fn switched_for_a_timer(length: u64, late: u64) -> Core {
 
 /// The same, and something happens while vCPU 1 sleeps.
 fn switched_after(length: u64, late: u64, meanwhile: impl FnOnce(&mut Core)) -> Core {
+    let mut core = woken_for_a_timer(length, late, meanwhile);
+    core.go_on();
+    assert_eq!(core.state.running, Some(VcpuId(1)));
+    core
+}
+
+/// The same, when the alarm has expired.
+fn woken_for_a_timer(length: u64, late: u64, meanwhile: impl FnOnce(&mut Core)) -> Core {
     let mut core = Core::with_staying(
         packed::Policy::Steal,
         Without::default(),
@@ -405,8 +413,6 @@ fn switched_after(length: u64, late: u64, meanwhile: impl FnOnce(&mut Core)) -> 
     meanwhile(&mut core);
     core.machine.now = begin.saturating_add(Ticks(late));
     alarm_expired(&mut core.state, &mut core.machine);
-    core.go_on();
-    assert_eq!(core.state.running, Some(VcpuId(1)));
     core
 }
 
@@ -447,6 +453,24 @@ fn a_vcpu_that_is_parked_before_the_timer_expires_brings_a_core_back_if_it_waits
     assert!(core.slot(0).parked().is_some());
     let look = core.machine.now.saturating_add(Ticks(500));
     assert_eq!(core.state.next_own_deadline(), look);
+}
+
+/// The vCPU that runs next has a higher band: a decision would be the same, and there is no time for one.
+#[test]
+fn an_interrupt_for_the_vcpu_that_is_parked_before_the_timer_expires_needs_no_decision() {
+    let mut core = woken_for_a_timer(500, 0, |core| {
+        core.state.sleep_running();
+        core.go_on();
+    });
+    assert_eq!(core.iterate(), Next::Switch(VcpuId(1)));
+    core.ring(0);
+    switch(&mut core.state, &mut core.machine, VcpuId(1));
+    assert!(core.slot(0).parked().is_some());
+    assert_eq!(
+        core.state.scheduler.state(VcpuId(0)),
+        Some(VcpuState::Runnable)
+    );
+    assert!(!core.state.must_decide);
 }
 
 #[test]
