@@ -128,7 +128,7 @@ fn hostile_random_instructions() {
 
 /// More of them: as many million as `SPUMONE_MILLIONS` says. On one core, with time counted in instructions, QEMU executes more than twice as many
 /// in the same time. If each exception of an attacker causes the next one, QEMU executes few instructions in a second of the host. Time, which is counted in
-/// instructions, passes slowly then: until the attacker's watchdog expires, minutes of the host.
+/// instructions, passes slowly then, so minutes of the host may pass until the attacker's watchdog expires.
 #[test]
 #[ignore = "long"]
 fn matrix_hostile_random_instructions() {
