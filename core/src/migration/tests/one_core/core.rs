@@ -65,6 +65,8 @@ pub struct Machine {
     pub kicked_in_save: Option<VcpuId>,
     /// While a vCPU is parked, an interrupt comes for this one.
     pub kicked_in_park: Option<VcpuId>,
+    /// The vCPU that another core claims as soon as it is parked.
+    pub claimed_in_park: Option<VcpuId>,
     /// When the hypervisor's next chore is due.
     pub chore: Ticks,
     /// The cores that are to go off.
@@ -155,6 +157,7 @@ impl Core {
                 rung_in_fetch: None,
                 kicked_in_save: None,
                 kicked_in_park: None,
+                claimed_in_park: None,
                 parked_in_fetch: None,
                 chore: Ticks::NEVER,
                 unwanted: CoreSet::EMPTY,
@@ -428,6 +431,10 @@ impl Platform for Machine {
     fn trace(&mut self, point: TracePoint) {
         if let TracePoint::Parked = point {
             self.pending.extend(self.kicked_in_park.take());
+            if let Some(id) = self.claimed_in_park.take() {
+                let seen = self.shared.slot(id).parked().unwrap();
+                assert!(self.shared.claim(id, seen).is_some());
+            }
         }
         if let TracePoint::Look = point {
             self.now.0 += self.choice_takes;

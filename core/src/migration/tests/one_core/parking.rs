@@ -473,6 +473,18 @@ fn an_interrupt_for_the_vcpu_that_is_parked_before_the_timer_expires_needs_no_de
     assert!(!core.state.must_decide);
 }
 
+/// Other vCPUs may be parked here: the core looks for them when it would have without that.
+#[test]
+fn of_a_vcpu_that_another_core_claims_at_once_no_core_is_notified() {
+    let core = switched_after(500, 0, |core| {
+        core.machine.claimed_in_park = Some(VcpuId(0))
+    });
+    assert_eq!(core.host_core_of(0), None);
+    assert_eq!(core.machine.kicks, []);
+    let look = core.machine.now.saturating_add(Ticks(16));
+    assert_eq!(core.state.next_own_deadline(), look);
+}
+
 #[test]
 fn a_vcpu_is_kept_if_there_is_no_time_to_park_it_before_the_timer_expires() {
     for (length, late, micros) in [(500, 11, 16), (50, 0, 100)] {

@@ -2,6 +2,7 @@
 //! vCPUs of a band that take turns on a core: short turns, grace, and how much of the core each gets.
 
 use super::*;
+use crate::migration::core_state::Await;
 use crate::migration::park::wake;
 use crate::sets::VcpuSet;
 
@@ -210,5 +211,29 @@ fn a_decision_does_not_cut_a_step_of_grace() {
         let _ = core.fetch(now);
         core.state.scheduler.decide(Ticks(now));
         assert_eq!(core.state.scheduler.current(), Some(VcpuId(0)));
+    }
+}
+
+/// In its WFI it holds no lock.
+#[test]
+fn a_vcpu_that_waits_for_its_timer_gets_no_grace() {
+    for awaits in [false, true] {
+        let mut core = Core::steal(&[Band::LOWEST; 2]);
+        core.admit(0, VcpuState::Runnable);
+        core.dispatch();
+        core.admit(1, VcpuState::Runnable);
+        core.park(1);
+        let now = core.state.scheduler.since().unwrap().0 + 100;
+        core.state.awaits = awaits.then_some(Await {
+            id: VcpuId(0),
+            until: Ticks(now + 1),
+            measured_since: None,
+            parks_until: None,
+        });
+        core.machine.now = Ticks(now);
+        let _ = core.fetch(now);
+        core.state.scheduler.decide(Ticks(now));
+        let next = VcpuId(u8::from(awaits));
+        assert_eq!(core.state.scheduler.current(), Some(next));
     }
 }
