@@ -60,6 +60,9 @@ pub fn next_action<P: Platform>(state: &mut State<P>, platform: &mut P) -> Next 
         }
     } else if !state.rung.is_empty() {
         // While registers were saved or loaded.
+        if is_overtaken(state, platform) {
+            return Next::Decide;
+        }
         notify_decided(state, platform);
         if state.must_decide {
             return Next::Decide;

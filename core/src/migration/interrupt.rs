@@ -342,13 +342,20 @@ fn deliver_doorbell<P: Platform>(state: &mut State<P>, platform: &mut P) {
         run_out_of_turn(state, platform, id);
         return;
     }
-    let rung = platform.deliver(token, Delivery::Doorbell);
+    let mut rung = platform.deliver(token, Delivery::Doorbell);
     state.interrupted();
     wake(state, platform, id);
     // A delivery rings another vCPU's doorbell only when an SPI has got another target, and does so once for each SPI.
     // At most 8 times: vCPUs of the guest.
-    for other in rung.iter() {
+    while let Some(other) = rung.iter().next() {
+        if platform.is_interrupted() {
+            // The next decision notifies the others.
+            state.rung |= rung;
+            state.must_decide = true;
+            return;
+        }
         pass_on(state, platform, other);
+        rung.remove(other);
     }
 }
 
@@ -381,5 +388,5 @@ pub fn refresh<P: Platform>(state: &mut State<P>, platform: &mut P) {
         state.must_refresh = true;
     }
     wake(state, platform, id);
-    notify_vcpus(state, platform, rung);
+    notify_unless_interrupted(state, platform, rung);
 }

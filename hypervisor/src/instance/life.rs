@@ -6,6 +6,7 @@ use super::Instance;
 use super::mail::power_off;
 use super::virtio::signal_peers;
 use crate::console::say;
+use crate::cpu;
 use crate::epitaph::fatal;
 use crate::events::Event;
 use crate::guest::{Guest, Owner};
@@ -108,6 +109,9 @@ impl Instance {
         if guest.power.stopped(index.0) {
             // It was the last one that was on: the guest cannot turn a vCPU on any more.
             self.stop_guest(guest_id, StopReason::Off);
+        }
+        if cpu::interrupt_pending() {
+            self.take_interrupts();
         }
     }
 

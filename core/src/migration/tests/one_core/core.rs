@@ -77,6 +77,9 @@ pub struct Machine {
     pub called: Vec<VcpuId>,
     /// What was delivered to the loaded vCPU.
     pub delivered: Vec<Delivery>,
+    /// The vCPUs whose doorbells a delivery rings, and the one for which an interrupt comes meanwhile.
+    pub rung_in_delivery: VcpuSet,
+    pub kicked_in_delivery: Option<VcpuId>,
 }
 
 impl Core {
@@ -164,6 +167,8 @@ impl Core {
                 may_bring_back: false,
                 called: Vec::new(),
                 delivered: Vec::new(),
+                rung_in_delivery: VcpuSet::EMPTY,
+                kicked_in_delivery: None,
             },
         }
     }
@@ -335,7 +340,8 @@ impl Platform for Machine {
     fn deliver(&mut self, loaded: &mut VcpuId, what: Delivery) -> VcpuSet {
         self.delivered.push(what);
         self.doorbells[loaded.index()].reset();
-        VcpuSet::EMPTY
+        self.pending.extend(self.kicked_in_delivery.take());
+        self.rung_in_delivery.take()
     }
 
     fn is_wanted(&self, core: PcpuId) -> bool {

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Where the core looks for interrupts, so that one for a vCPU of a higher band waits for a short piece of work only.
 
-use super::MIDDLE;
 use super::core::Core;
-use crate::migration::{Next, sleep, switch, take_interrupts};
+use super::{MIDDLE, OTHER};
+use crate::migration::{Next, ParkedState, refresh, sleep, switch, take_interrupts};
 use crate::schedule::{Band, VcpuState};
+use crate::sets::VcpuSet;
 use spumone_config::types::VcpuId;
 
 #[test]
@@ -67,4 +68,58 @@ fn the_core_looks_once_a_vcpu_is_parked_whose_timer_has_expired_meanwhile() {
     assert!(core.slot(1).parked().is_some());
     assert_eq!(core.machine.pending, [VcpuId(0)]);
     assert_eq!(core.state.scheduler.highest_band(), Some(Band::HIGHEST));
+}
+
+/// A core that runs vCPU 0. A delivery to it rings the doorbells of vCPUs 1 and 2, which other cores have parked, and is interrupted for
+/// vCPU 3 of a higher band.
+fn delivers() -> Core {
+    let mut core = Core::steal(&[Band::LOWEST, MIDDLE, MIDDLE, Band::HIGHEST]);
+    core.admit(0, VcpuState::Runnable);
+    core.admit(3, VcpuState::Sleep);
+    core.go_on();
+    assert_eq!(core.state.running, Some(VcpuId(0)));
+    for id in [1, 2] {
+        core.parked_elsewhere(id, ParkedState::Asleep, 0);
+    }
+    core.runs(OTHER, Band::LOWEST);
+    core.machine.rung_in_delivery = VcpuSet::of(VcpuId(1)) | VcpuSet::of(VcpuId(2));
+    core.machine.kicked_in_delivery = Some(VcpuId(3));
+    core
+}
+
+/// vCPU 3 comes first, and the core has not forgotten the others.
+fn notifies_after_the_preemption(mut core: Core) {
+    assert!(core.machine.kicks.is_empty());
+    assert!(core.state.must_decide);
+    core.go_on();
+    assert_eq!(core.state.running, Some(VcpuId(3)));
+    core.machine.kicks.sort();
+    core.machine.kicks.dedup();
+    assert_eq!(core.machine.kicks, [(OTHER, VcpuId(1)), (OTHER, VcpuId(2))]);
+}
+
+#[test]
+fn the_core_looks_before_it_notifies_of_what_a_delivery_has_rung() {
+    let mut core = delivers();
+    core.ring(0);
+    core.machine.pending = [VcpuId(0)].into();
+    core.machine.mask = None;
+    take_interrupts(&mut core.state, &mut core.machine);
+    notifies_after_the_preemption(core);
+}
+
+#[test]
+fn the_core_looks_before_it_notifies_of_what_a_refresh_has_rung() {
+    let mut core = delivers();
+    refresh(&mut core.state, &mut core.machine);
+    notifies_after_the_preemption(core);
+}
+
+#[test]
+fn the_core_looks_before_it_notifies_of_what_a_load_has_rung() {
+    let mut core = delivers();
+    core.state.rung = core.machine.rung_in_delivery.take();
+    core.machine.pending = [VcpuId(3)].into();
+    assert_eq!(core.iterate(), Next::Decide);
+    notifies_after_the_preemption(core);
 }
