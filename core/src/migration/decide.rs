@@ -195,7 +195,7 @@ pub(super) fn decide_in_full<P: Platform>(state: &mut State<P>, platform: &mut P
     if stands {
         arm_alarm(state, platform);
     } else if changes && platform.is_interrupted() {
-        // The core decides again at once, and has not looked since the mask was set.
+        // The core decides again at once, and has not looked since `set_mask` took interrupts.
         take_interrupts(state, platform);
     }
     now

@@ -342,8 +342,9 @@ fn deliver_doorbell<P: Platform>(state: &mut State<P>, platform: &mut P) {
         run_out_of_turn(state, platform, id);
         return;
     }
-    let mut rung = platform.deliver(token, Delivery::Doorbell);
+    let rung = platform.deliver(token, Delivery::Doorbell);
     state.interrupted();
+    let mut rung = refreshes_if_interrupted(state, id, rung);
     wake(state, platform, id);
     // A delivery rings another vCPU's doorbell only when an SPI has got another target, and does so once for each SPI.
     // At most 8 times: vCPUs of the guest.
@@ -357,6 +358,15 @@ fn deliver_doorbell<P: Platform>(state: &mut State<P>, platform: &mut P) {
         pass_on(state, platform, other);
         rung.remove(other);
     }
+}
+
+/// A delivery to vCPU `id`, which is loaded, has rung these doorbells. If its own is among them, the core was interrupted in between, and the
+/// vCPU is refreshed before it is entered. Returns the others.
+#[inline(always)]
+fn refreshes_if_interrupted<T>(state: &mut CoreState<T>, id: VcpuId, mut rung: VcpuSet) -> VcpuSet {
+    state.must_refresh |= rung.contains(id);
+    rung.remove(id);
+    rung
 }
 
 /// An SPI that came for one vCPU now targets vCPU `id`, whose doorbell was rung. If `id` is on this core, it looks at
@@ -380,13 +390,9 @@ pub fn refresh<P: Platform>(state: &mut State<P>, platform: &mut P) {
         return;
     };
     let id = *id;
-    let mut rung = platform.deliver(token, Delivery::All);
+    let rung = platform.deliver(token, Delivery::All);
     state.interrupted();
-    if rung.contains(id) {
-        // The core was interrupted in between.
-        rung.remove(id);
-        state.must_refresh = true;
-    }
+    let rung = refreshes_if_interrupted(state, id, rung);
     wake(state, platform, id);
     notify_unless_interrupted(state, platform, rung);
 }
