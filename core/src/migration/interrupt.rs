@@ -249,11 +249,16 @@ pub fn notify_unless_interrupted<P: Platform>(
     vcpus: VcpuSet,
 ) {
     if !vcpus.is_empty() && platform.is_interrupted() {
-        state.rung |= vcpus;
-        state.must_decide = true;
-        return;
+        return notify_later(state, vcpus);
     }
     notify_vcpus(state, platform, vcpus);
+}
+
+/// The core was interrupted before it notified these vCPUs: the next decision does.
+#[inline(always)]
+fn notify_later<T>(state: &mut CoreState<T>, vcpus: VcpuSet) {
+    state.rung |= vcpus;
+    state.must_decide = true;
 }
 
 #[inline(never)]
@@ -266,10 +271,7 @@ fn notify_each<P: Platform>(state: &mut State<P>, platform: &mut P, mut vcpus: V
             return;
         }
         if platform.is_interrupted() {
-            // The next decision notifies the others.
-            state.rung |= vcpus;
-            state.must_decide = true;
-            return;
+            return notify_later(state, vcpus);
         }
     }
 }
@@ -350,10 +352,7 @@ fn deliver_doorbell<P: Platform>(state: &mut State<P>, platform: &mut P) {
     // At most 8 times: vCPUs of the guest.
     while let Some(other) = rung.iter().next() {
         if platform.is_interrupted() {
-            // The next decision notifies the others.
-            state.rung |= rung;
-            state.must_decide = true;
-            return;
+            return notify_later(state, rung);
         }
         pass_on(state, platform, other);
         rung.remove(other);

@@ -65,7 +65,7 @@ pub struct Machine {
     pub kicked_in_save: Option<VcpuId>,
     /// While a vCPU is parked, an interrupt comes for this one.
     pub kicked_in_park: Option<VcpuId>,
-    /// The vCPU that another core claims as soon as it is parked.
+    /// Another core claims this vCPU as soon as this core has parked it.
     pub claimed_in_park: Option<VcpuId>,
     /// When the hypervisor's next chore is due.
     pub chore: Ticks,
@@ -77,8 +77,9 @@ pub struct Machine {
     pub called: Vec<VcpuId>,
     /// What was delivered to the loaded vCPU.
     pub delivered: Vec<Delivery>,
-    /// The vCPUs whose doorbells a delivery rings, and the one for which an interrupt comes meanwhile.
+    /// The next delivery rings the doorbells of these vCPUs.
     pub rung_in_delivery: VcpuSet,
+    /// During the next delivery, an interrupt comes for this vCPU.
     pub kicked_in_delivery: Option<VcpuId>,
 }
 

@@ -106,7 +106,8 @@ fn the_core_looks_before_it_notifies_of_what_a_delivery_has_rung() {
     notifies_after_the_preemption(core);
 }
 
-/// Its list registers are not filled: it is refreshed before it runs. Else its own delivery would come before the other vCPU's, again and again.
+/// The list registers of the vCPU are not filled, so the core refreshes it before it runs. Without that, each decision would deliver to it first, and
+/// might never notify the other vCPUs.
 #[test]
 fn a_vcpu_whose_delivery_is_interrupted_is_refreshed() {
     let mut core = delivers();

@@ -473,7 +473,7 @@ fn an_interrupt_for_the_vcpu_that_is_parked_before_the_timer_expires_needs_no_de
     assert!(!core.state.must_decide);
 }
 
-/// Other vCPUs may be parked here: the core looks for them when it would have without that.
+/// Other vCPUs may be parked here. The core looks for them at the end of the park delay, as if it had not parked this one.
 #[test]
 fn of_a_vcpu_that_another_core_claims_at_once_no_core_is_notified() {
     let core = switched_after(500, 0, |core| {

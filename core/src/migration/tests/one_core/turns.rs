@@ -214,7 +214,7 @@ fn a_decision_does_not_cut_a_step_of_grace() {
     }
 }
 
-/// In its WFI it holds no lock.
+/// A vCPU in its WFI holds no lock.
 #[test]
 fn a_vcpu_that_waits_for_its_timer_gets_no_grace() {
     for awaits in [false, true] {
