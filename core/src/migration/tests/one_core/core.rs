@@ -81,6 +81,9 @@ pub struct Machine {
     pub rung_in_delivery: VcpuSet,
     /// During the next delivery, an interrupt comes for this vCPU.
     pub kicked_in_delivery: Option<VcpuId>,
+    /// An interrupt comes for this vCPU once the core has read the timer of the loaded vCPU.
+    pub kicked_after_timer: Option<VcpuId>,
+    pub is_timer_read: core::cell::Cell<bool>,
 }
 
 impl Core {
@@ -170,6 +173,8 @@ impl Core {
                 delivered: Vec::new(),
                 rung_in_delivery: VcpuSet::EMPTY,
                 kicked_in_delivery: None,
+                kicked_after_timer: None,
+                is_timer_read: core::cell::Cell::new(false),
             },
         }
     }
@@ -278,7 +283,8 @@ impl Core {
 impl Machine {
     pub fn next_pending(&self) -> Option<VcpuId> {
         let passes = |id: &VcpuId| Some(self.bands[id.index()]) >= self.mask;
-        self.pending.last().copied().filter(passes)
+        let late = self.kicked_after_timer.filter(|_| self.is_timer_read.get());
+        late.or(self.pending.last().copied()).filter(passes)
     }
 
     pub fn is_timer_pending(&self) -> bool {
@@ -333,7 +339,10 @@ impl Platform for Machine {
         let Some(id) = self.next_pending() else {
             return Taken::Nothing;
         };
-        self.pending.pop();
+        match self.is_timer_read.get() {
+            true if self.kicked_after_timer.take().is_some() => {}
+            _ => _ = self.pending.pop(),
+        }
         self.now.0 += HANDLER;
         Taken::Kicks(VcpuSet::of(id))
     }
@@ -407,6 +416,7 @@ impl Platform for Machine {
     }
 
     fn loaded_timer(&self) -> Option<Ticks> {
+        self.is_timer_read.set(true);
         self.loaded_timer
     }
 

@@ -3,6 +3,7 @@
 
 use super::core::Core;
 use super::{MIDDLE, OTHER};
+use crate::migration::decide::decide_in_full;
 use crate::migration::{Next, ParkedState, refresh, sleep, switch, take_interrupts};
 use crate::schedule::{Band, VcpuState};
 use crate::sets::VcpuSet;
@@ -67,6 +68,27 @@ fn the_core_looks_once_a_vcpu_is_parked_whose_timer_has_expired_meanwhile() {
     switch(&mut core.state, &mut core.machine, VcpuId(0));
     assert!(core.slot(1).parked().is_some());
     assert_eq!(core.machine.pending, [VcpuId(0)]);
+    assert_eq!(core.state.scheduler.highest_band(), Some(Band::HIGHEST));
+}
+
+/// vCPU 1 sleeps, and the core decides that vCPU 0 of the lowest band runs. Its mask lets the interrupt for vCPU 2 through, so the core decides again.
+/// An interrupt for a still higher band, which comes while this decision ends, does not wait for the next one.
+#[test]
+fn the_core_looks_at_the_end_of_a_decision_that_is_made_again() {
+    let bands = [Band::LOWEST, Band::HIGHEST, MIDDLE, Band::HIGHEST];
+    let mut core = Core::steal(&bands);
+    core.admit(0, VcpuState::Runnable);
+    core.admit(1, VcpuState::Runnable);
+    core.admit(2, VcpuState::Sleep);
+    core.admit(3, VcpuState::Sleep);
+    core.go_on();
+    assert_eq!(core.state.loaded(), Some(VcpuId(1)));
+    core.machine.pending = [VcpuId(2)].into();
+    core.machine.kicked_after_timer = Some(VcpuId(3));
+    sleep(&mut core.state, &core.machine);
+    core.machine.is_timer_read.set(false);
+    decide_in_full(&mut core.state, &mut core.machine);
+    assert!(core.machine.pending.is_empty() && core.machine.kicked_after_timer.is_none());
     assert_eq!(core.state.scheduler.highest_band(), Some(Band::HIGHEST));
 }
 
