@@ -12,13 +12,9 @@ use super::{GuestGic, MAX_LIST_REGISTERS, PhysicalGic, VcpuIndexSet, bits};
 
 impl CpuInterface {
     /// The first part of [`unload`](Self::unload) if a vCPU of a higher band has the core next: copies list registers instead of taking
-    /// their interrupts back. Those of timers remain, since their physical interrupts are the core's, and must not stay active. Returns
-    /// whether it has copied; not if what the guest has ended in no list register was not found yet.
+    /// their interrupts back. Those of timers remain, since their physical interrupts are the core's, and must not stay active.
     #[inline(always)]
-    pub fn copy_lists(&mut self, machine: &mut impl PhysicalGic) -> bool {
-        if self.ended != 0 {
-            return false;
-        }
+    pub fn copy_lists(&mut self, machine: &mut impl PhysicalGic) {
         if self.active_overflow {
             self.count_deactivations(machine);
             self.active_overflow = false;
@@ -36,7 +32,6 @@ impl CpuInterface {
         self.stale |= self.copied;
         // An interrupt that comes before the vCPU is saved must not be put where a copy is still to be taken back.
         self.is_unfilled |= self.copied != 0;
-        true
     }
 
     /// Takes interrupts back from the copies of list registers, and looks after each whether the core is interrupted. Returns the vCPUs whose

@@ -24,7 +24,7 @@ const VMCR_ENABLE_GROUP_0: u64 = 1 << 0;
 const VMCR_ENABLE_GROUP_1: u64 = 1 << 1;
 /// ICH_VMCR_EL2.VPMR.
 const VMCR_PRIORITY_MASK_SHIFT: u32 = 24;
-/// How many pending SPIs of a sleeping vCPU are looked at while it is saved for a vCPU of a higher band.
+/// How many pending interrupts of a sleeping vCPU are looked at while it is saved for a vCPU of a higher band.
 const MAX_SEARCHED: usize = 8;
 /// The running priority when nothing is active.
 const IDLE_PRIORITY: u8 = 0xff;
@@ -257,23 +257,28 @@ impl CpuInterface {
     }
 
     /// The guest wrote `intid` to ICC_DIR_EL1 (the access trapped, see [`fill`](Self::fill)). Ignored with EOImode = 0, where a write to
-    /// EOIR deactivates. Loaded only. Returns the vCPUs whose doorbells were rung.
+    /// EOIR deactivates. Loaded only. Returns the vCPUs whose doorbells were rung, and whether the write is done. If not, the core was
+    /// interrupted, and the guest must execute it again.
     pub fn deactivate(
         &mut self,
         gic: &GuestGic,
         intid: IntId,
         machine: &mut impl PhysicalGic,
-    ) -> VcpuIndexSet {
+    ) -> (VcpuIndexSet, bool) {
         if machine.vmcr() & VMCR_EOI_MODE == 0 {
-            return VcpuIndexSet::EMPTY;
+            return (VcpuIndexSet::EMPTY, true);
         }
-        let mut kick = self.fold(gic, machine);
+        let (mut kick, is_done) = self.fold_unless_interrupted(gic, machine);
+        if !is_done {
+            return (kick.with(self.put_off(machine)), false);
+        }
         if intid.is_private() {
             self.clear_active(1 << intid.0);
         } else if let Some(spi) = gic.distributor.spi(intid) {
             kick = kick.with(self.clear_spi_active(gic, spi, machine));
         }
-        kick.without(self.index).with(self.fill(gic, machine))
+        kick = kick.without(self.index).with(self.fill(gic, machine));
+        (kick, true)
     }
 
     /// Whether an interrupt would be signalled if the vCPU ran now, so that it must wake from WFI.
@@ -281,8 +286,8 @@ impl CpuInterface {
     /// For a vCPU that is not loaded. `lines` as [`PhysicalGic::lines`], from its saved timers;
     /// `vmcr` its saved `ICH_VMCR_EL2`; `running` its [`running_priority`]. An interrupt that the
     /// vCPU's own mask or an active interrupt holds back does not count (IHI 0069, section 4.8);
-    /// PSTATE does not matter, as for WFI. `is_late` is asked for each SPI that is looked at: if it says that the search takes too long, the
-    /// answer is `true`, which a WFI may always get.
+    /// PSTATE does not matter, as for WFI. `is_late` is asked for each interrupt that is looked at: if it says that the search takes too long,
+    /// the answer is `true`, which a WFI may always get.
     pub fn has_deliverable(
         &self,
         gic: &GuestGic,
@@ -308,9 +313,9 @@ impl CpuInterface {
         let pending = self.latch | rung.accepted(self.group) | lines & TIMER_PPIS;
         let private = pending & self.open(gic.distributor.control()) & !self.active;
         // At most 32 times: SGIs and PPIs.
-        if bits(private)
-            .any(|bit| signalled(self.group >> bit & 1 != 0, self.priority[bit as usize]))
-        {
+        if bits(private).any(|bit| {
+            signalled(self.group >> bit & 1 != 0, self.priority[bit as usize]) || is_late()
+        }) {
             return true;
         }
         let distributor = &gic.distributor;
@@ -332,7 +337,7 @@ impl CpuInterface {
     }
 
     /// As [`Self::has_deliverable`], for a vCPU that slept and is saved. The search ends when the core is interrupted. `is_urgent`: a vCPU of
-    /// a higher band waits for the core, so at most [`MAX_SEARCHED`] pending SPIs are looked at.
+    /// a higher band waits for the core, so at most [`MAX_SEARCHED`] pending interrupts are looked at.
     ///
     /// A vCPU that has masked all of them may be woken for nothing: when it runs next, it executes WFI again.
     pub fn wakes(

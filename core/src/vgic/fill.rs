@@ -460,9 +460,13 @@ impl CpuInterface {
         gic: &GuestGic,
         machine: &mut impl PhysicalGic,
     ) -> (VcpuIndexSet, bool) {
-        let (mut kick, is_done) = self.finish_ended(gic, machine);
-        if !is_done {
-            return (kick, false);
+        let mut kick = VcpuIndexSet::EMPTY;
+        if self.ended != 0 {
+            let (rung, is_done) = self.finish_ended(gic, machine);
+            kick = rung;
+            if !is_done {
+                return (kick, false);
+            }
         }
         // At most 8 times: words of SPIs.
         for word in bits(self.held_words) {

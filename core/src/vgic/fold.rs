@@ -17,6 +17,9 @@ use crate::sync::atomic::Ordering;
 const HCR_EOI_COUNT_SHIFT: u32 = 27;
 const HCR_EOI_COUNT_MASK: u64 = 0x1f;
 
+/// List registers of SGIs and PPIs that are folded between two looks for interrupts.
+const LISTS_WITHOUT_LOOK: u32 = 4;
+
 impl CpuInterface {
     /// Takes the state of all interrupts back from the list registers. Afterwards all state is in software; what the guest has ended in no
     /// list register is still among the active interrupts until [`Self::finish_ended`]. Loaded only; does nothing if list registers are empty. Returns the vCPUs whose doorbells were rung.
@@ -25,7 +28,7 @@ impl CpuInterface {
         self.fold_while(gic, machine, |_| true).0
     }
 
-    /// As [`fold`](Self::fold), but looks for interrupts after each SPI. Returns also whether it has taken all back. If not, the core was
+    /// As [`fold`](Self::fold), but looks for interrupts after each SPI and after some SGIs and PPIs. Returns also whether it has taken all back. If not, the core was
     /// interrupted, and the next fold takes back the rest.
     #[inline(never)]
     pub(super) fn fold_unless_interrupted(
@@ -45,7 +48,7 @@ impl CpuInterface {
         (kick.with(rung), is_done && !machine.is_interrupted())
     }
 
-    /// Folds, and asks after each SPI whether it goes on. Returns whether it has taken all back.
+    /// Folds, and asks after each SPI, and after each fourth list register, whether it goes on. Returns whether it has taken all back.
     #[inline(always)]
     fn fold_while<G: PhysicalGic>(
         &mut self,
@@ -65,7 +68,9 @@ impl CpuInterface {
             let lr = machine.read_lr(index as usize);
             kick = kick.with(self.fold_slot(gic, index as usize, lr, machine));
             left &= left - 1;
-            if !lr.intid().is_private() && !goes_on(machine) {
+            let is_short =
+                lr.intid().is_private() && index % LISTS_WITHOUT_LOOK != LISTS_WITHOUT_LOOK - 1;
+            if !is_short && !goes_on(machine) {
                 break;
             }
         }

@@ -107,7 +107,8 @@ impl CpuInterface {
         (kick.with(rung), is_done)
     }
 
-    /// Whether [`unload`](Self::unload) takes long: there are more than two interrupts in list registers, or an SPI. Loaded only.
+    /// Whether [`take_back`](Self::take_back) comes before [`unload`](Self::unload): there are more than two interrupts in list registers, or an
+    /// SPI, or the guest may have ended interrupts that were in none, which are searched for. Loaded only.
     #[inline(always)]
     pub fn lists_many(&self) -> bool {
         let rest = self.used & self.used.wrapping_sub(1);
@@ -115,7 +116,7 @@ impl CpuInterface {
         // With up to two interrupts, an SPI is among them if there are fewer private ones.
         let more_than_one_private = self.listed & self.listed.wrapping_sub(1) != 0;
         let has_spi = self.used != 0 && self.listed == 0 || rest != 0 && !more_than_one_private;
-        more_than_two || has_spi
+        more_than_two || has_spi || self.active_overflow || self.ended != 0
     }
 
     /// Takes interrupts back from the list registers, as the first part of [`unload`](Self::unload), or to see what the guest has pending;
@@ -140,17 +141,13 @@ impl CpuInterface {
     }
 
     /// The vCPU is switched out: takes all state back, empties the list registers and turns the virtual CPU interface
-    /// off, so that no other vCPU gets its interrupts. No timer PPI stays active on this core. Returns the vCPUs whose doorbells this vCPU
-    /// has rung.
+    /// off, so that no other vCPU gets its interrupts. No timer PPI stays active on this core. What the guest has ended in no list register, and
+    /// [`take_back`](Self::take_back) has not found, is searched for when the vCPU is loaded again: the search takes long where many interrupts
+    /// are active. Returns the vCPUs whose doorbells this vCPU has rung.
     #[inline(always)]
     pub fn unload(&mut self, gic: &GuestGic, machine: &mut impl PhysicalGic) -> VcpuIndexSet {
-        let mut kick = self.fold(gic, machine);
+        let kick = self.fold(gic, machine);
         machine.write_hcr(0);
-        // With copies, that is found when they have been taken back.
-        if self.ended != 0 && self.copied == 0 {
-            // Other vCPUs may wait for the interrupts that it has ended. Its maintenance interrupt for them is off by now.
-            kick = kick.with(self.finish_ended(gic, machine).0);
-        }
         // At most 16 times: list registers.
         for index in bits(self.stale) {
             machine.write_lr(index as usize, ListRegister::EMPTY);

@@ -331,7 +331,8 @@ impl Platform for CorePlatform {
     fn take_back(&mut self, loaded: &mut VcpuToken, is_urgent: bool) -> (VcpuSet, bool) {
         let guest = loaded.shared;
         let mut gic = self.loaded_gic(loaded.guest);
-        if is_urgent && loaded.vgic.copy_lists(&mut gic) {
+        if is_urgent {
+            loaded.vgic.copy_lists(&mut gic);
             return (VcpuSet::EMPTY, true);
         }
         let (rung, is_done) = loaded.vgic.take_back(&guest.gic, &mut gic);

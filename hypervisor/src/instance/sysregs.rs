@@ -56,9 +56,11 @@ impl Instance {
         let vcpu = loaded(&mut self.state);
         let guest = vcpu.guest;
         let interrupt = IntId(access.gpr.read(&vcpu.registers.x) as u16);
-        vcpu.registers.skip_instruction(A64_INSTRUCTION);
         let mut gic = self.platform.loaded_gic(guest);
-        let rung = vcpu.vgic.deactivate(&vcpu.shared.gic, interrupt, &mut gic);
+        let (rung, is_done) = vcpu.vgic.deactivate(&vcpu.shared.gic, interrupt, &mut gic);
+        if is_done {
+            vcpu.registers.skip_instruction(A64_INSTRUCTION);
+        }
         self.notify(guest, rung);
     }
 

@@ -200,7 +200,15 @@ impl World {
         may_run
     }
 
+    /// The vCPU is switched out, and none of a higher band waits for the core.
     pub fn unload(&mut self, vcpu: usize) {
+        if self.vcpus[vcpu].cpu.lists_many() {
+            self.call(vcpu, |cpu, gic, here| cpu.take_back(gic, here).0);
+        }
+        self.finish_unload(vcpu);
+    }
+
+    fn finish_unload(&mut self, vcpu: usize) {
         self.call(vcpu, |cpu, gic, here| cpu.unload(gic, here));
         let core = self.vcpus[vcpu].core.take().unwrap();
         let core = &self.machine.cores[core];
@@ -211,7 +219,7 @@ impl World {
     /// A higher band preempts a vCPU.
     pub fn preempt(&mut self, vcpu: usize) {
         self.on(vcpu, |cpu, _, here| cpu.copy_lists(here));
-        self.unload(vcpu);
+        self.finish_unload(vcpu);
     }
 
     pub fn read(&mut self, vcpu: usize, region: Region, offset: u64, size: u8) -> u64 {
@@ -294,7 +302,10 @@ impl World {
     /// The guest writes DIR.
     pub fn deactivate(&mut self, vcpu: usize, intid: IntId) -> Deactivation {
         if self.on(vcpu, |_, _, here| here.hcr()) & HCR_TRAP_DEACTIVATE != 0 {
-            self.call_until_filled(vcpu, |cpu, gic, here| cpu.deactivate(gic, intid, here));
+            self.access(vcpu, |cpu, gic, here| {
+                let (kick, is_done) = cpu.deactivate(gic, intid, here);
+                (is_done.then_some(()), kick)
+            });
             Deactivation::Trapped
         } else {
             self.on(vcpu, |_, _, here| here.deactivate(intid));

@@ -2,6 +2,7 @@
 //! Work that the core interrupts, and does again.
 
 use super::*;
+use crate::vgic::VMCR_EOI_MODE;
 use std::cell::Cell;
 
 /// EOIcount of one.
@@ -126,7 +127,7 @@ fn with_eoi_mode_0_a_write_of_dir_is_ignored() {
     world.end(0);
     world.end(0);
     // The end of SGI 1 is counted. If this write deactivated SGI 1, the count would deactivate SGI 2.
-    world.call(0, |cpu, gic, here| cpu.deactivate(gic, IntId(1), here));
+    world.call(0, |cpu, gic, here| cpu.deactivate(gic, IntId(1), here).0);
     world.drain();
     assert_eq!(world.read_own(0, ISACTIVER), 1 << 2);
 }
@@ -264,4 +265,75 @@ fn what_a_search_has_found_gives_way_if_its_priority_is_lowered() {
         let pending = [65, 66, 67, 68].map(|intid| (intid, State::Pending));
         assert_eq!(world.listed(0), pending, "{look}");
     }
+}
+
+/// The search for what the guest has ended takes long where many interrupts are active. A vCPU of a higher band does not wait for it.
+#[test]
+fn a_preemption_does_not_search_for_what_the_guest_has_ended() {
+    let mut world = guest(1, 1);
+    world.write_distributor(0, ISACTIVER + 4, u32::MAX);
+    world.machine.cores[0].hcr |= ONE_ENDED;
+    // The list registers are empty, and the search is interrupted.
+    world.machine.interruptions.set(0b100);
+    world.call(0, |cpu, gic, here| cpu.synchronize(gic, here));
+    assert!(world.vcpus[0].cpu.lists_many());
+    world.preempt(0);
+    assert_eq!(world.vcpus[0].cpu.ended, 1);
+    world.load(0, 0);
+    assert_eq!(world.read_distributor(0, ISACTIVER + 4).count_zeros(), 1);
+}
+
+#[test]
+fn an_interrupted_write_of_dir_is_executed_again() {
+    let mut world = guest(2, 4);
+    world.vcpus[0].context.vmcr |= VMCR_EOI_MODE;
+    world.write_distributor(0, ISPENDR + 4, 0xf);
+    world.drain();
+    let spi = world.acknowledge(0).unwrap().intid;
+    let mut dones = vec![];
+    for _ in 0..2 {
+        // After the first SPI that is taken back.
+        world
+            .machine
+            .interruptions
+            .set(if dones.is_empty() { 1 } else { 0 });
+        world.call(0, |cpu, gic, here| {
+            let (kick, is_done) = cpu.deactivate(gic, spi, here);
+            dones.push(is_done);
+            kick
+        });
+        let active = world.read_distributor(0, ISACTIVER + 4);
+        dones.push(active == 0);
+        world.drain();
+    }
+    assert_eq!(dones, [false, false, true, true]);
+}
+
+#[test]
+fn list_registers_of_sgis_are_not_taken_back_in_one_piece() {
+    let mut world = guest(1, 8);
+    for sgi in 0..8 {
+        world.send_sgi(0, SgiRegister::Sgi1r, sgi << 24 | 1);
+    }
+    world.machine.interruptions.set(1);
+    world.call(0, |cpu, gic, here| cpu.take_back(gic, here).0);
+    assert_eq!(world.vcpus[0].cpu.used.count_ones(), 4);
+}
+
+#[test]
+fn the_search_for_what_wakes_a_vcpu_asks_after_each_private_interrupt() {
+    let mut world = guest(1, 4);
+    world.write_own(0, ISPENDR, u32::MAX);
+    world.unload(0);
+    let masks_all = world.vcpus[0].context.vmcr & !(0xff << 24);
+    let is_woken = |most: usize| {
+        let mut left = most;
+        let cpu = &world.vcpus[0].cpu;
+        cpu.has_deliverable(&world.gic, 0, masks_all, 0xff, || {
+            left = left.saturating_sub(1);
+            left == 0
+        })
+    };
+    assert!(is_woken(1) && is_woken(16));
+    assert!(!is_woken(64));
 }
