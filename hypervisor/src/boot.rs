@@ -31,7 +31,7 @@ use spumone_config::packed::{
     self, DESCRIPTION_ROOM, Mapping, MemoryRange, Part, Stage2, System, WakeEarly,
 };
 use spumone_config::types::{MAX_GUESTS, MAX_PCPUS, MAX_VCPUS};
-use spumone_config::{GuestId, PcpuId, PhysAddr};
+use spumone_config::{GuestId, PcpuId, PhysAddr, VcpuId};
 use spumone_core::health::HealthLog;
 use spumone_core::link::{Gpio, Signal};
 use spumone_core::load::{Claims, Phases};
@@ -40,8 +40,8 @@ use spumone_core::mailbox::Post;
 use spumone_core::migration::{Early, Level, Policy, Roles, Shared, VcpuFacts};
 use spumone_core::protect::{Pace, Rounds};
 use spumone_core::psci::{GuestPower, Lifecycle, Restarts};
-use spumone_core::schedule::Ticks;
-use spumone_core::sets::CoreSet;
+use spumone_core::schedule::{Band, Ticks};
+use spumone_core::sets::{CoreSet, VcpuSet};
 use spumone_core::stage2;
 use spumone_core::stolen::Stolen;
 use spumone_core::verify;
@@ -245,7 +245,9 @@ fn build_machine(system: &System, entropy: Entropy) -> &'static Machine {
         highest_movable: Level::of(system.roles.highest_movable),
         lowest_movable: Level::of(system.roles.lowest_movable),
     };
+    let facts = vcpu_facts(system, timers::frequency() as u32);
     let machine = Machine {
+        from_band: from_band(&facts),
         cores: system
             .board
             .core_mpidrs
@@ -254,7 +256,7 @@ fn build_machine(system: &System, entropy: Entropy) -> &'static Machine {
             .collect(),
         vcpus: owners(&guests),
         guests,
-        shared: Shared::new(roles, vcpu_facts(system, timers::frequency() as u32)),
+        shared: Shared::new(roles, facts),
         parked: ParkedTokens::new(),
         policy: Policy::new(system.scheduler.policy, timers::frequency() as u32),
         without: system.scheduler.without,
@@ -342,6 +344,19 @@ fn vcpu_facts(system: &System, frequency_hz: u32) -> [Option<VcpuFacts>; MAX_VCP
         }
     }
     facts
+}
+
+/// The vCPUs of each band and of the bands above it.
+fn from_band(facts: &[Option<VcpuFacts>; MAX_VCPUS]) -> [VcpuSet; Band::COUNT] {
+    core::array::from_fn(|lowest| {
+        let mut vcpus = VcpuSet::EMPTY;
+        // At most 32 times: vCPUs.
+        for (id, facts) in (0..).map(VcpuId).zip(facts) {
+            let is_in = facts.is_some_and(|facts| facts.band.index() >= lowest);
+            vcpus.insert_if(id, is_in);
+        }
+        vcpus
+    })
 }
 
 /// Makes the vCPUs, and gives each token to the vCPU's home core.

@@ -84,10 +84,10 @@ impl Core {
         self.kicked.load(Ordering::Relaxed) != 0
     }
 
-    /// Takes the vCPUs for which the core was kicked since the last call.
+    /// Takes those of these vCPUs for which the core was kicked since they were taken last.
     #[inline(always)]
-    pub fn take_kicked(&self) -> VcpuSet {
-        VcpuSet::from_bits(self.kicked.swap(0, Ordering::Acquire))
+    pub fn take_kicked(&self, of: VcpuSet) -> VcpuSet {
+        VcpuSet::from_bits(self.kicked.fetch_and(!of.bits(), Ordering::Acquire)) & of
     }
 }
 
@@ -109,6 +109,8 @@ pub struct Machine {
     pub cores: Vec<Core, MAX_PCPUS>,
     /// The guests; a `GuestId` is an index.
     pub guests: Vec<&'static Guest, MAX_GUESTS>,
+    /// The vCPUs of each band and of the bands above it; [`Band::index`] is an index.
+    pub from_band: [VcpuSet; Band::COUNT],
     /// The policy against lock-holder preemption.
     pub policy: Policy,
     /// The parts of the policy that are turned off.
@@ -220,6 +222,13 @@ impl Machine {
             }
         }
         (interrupts.len() > ROUTED_AT_ONCE).then_some(from + ROUTED_AT_ONCE as u8)
+    }
+
+    /// The vCPUs for which this SGI kicks a core, and those of higher bands. A core that takes it does not see to vCPUs of lower bands: their SGIs are
+    /// pending in the GIC until the priority mask lets them through.
+    #[inline(always)]
+    pub fn kicked_by(&self, sgi: IntId) -> VcpuSet {
+        self.from_band[sgi.index() % Band::COUNT]
     }
 
     /// Kicks core `to` for `vcpu`.

@@ -19,6 +19,7 @@ use spumone_config::{GuestId, IntId};
 use spumone_core::migration::{self, Taken};
 use spumone_core::psci::Phase;
 use spumone_core::schedule::Ticks;
+use spumone_core::sets::VcpuSet;
 use spumone_core::vgic::{CpuInterface, PhysicalGic, VcpuIndexSet, running_priority};
 
 impl CorePlatform {
@@ -85,13 +86,13 @@ impl CorePlatform {
         self.machine.gic.deactivate(interrupt);
         // The sender's writes are read after the acknowledge, not before it.
         isb();
-        self.kicks()
+        self.kicks(self.machine.kicked_by(interrupt))
     }
 
-    /// For what other cores have kicked this one.
+    /// For which of these vCPUs other cores have kicked this one, and what else they have asked it for.
     #[inline(always)]
-    pub(super) fn kicks(&self) -> Taken {
-        let kicks = self.own.take_kicked();
+    pub(super) fn kicks(&self, of: VcpuSet) -> Taken {
+        let kicks = self.own.take_kicked(of);
         let has_mail = self.port.has_mail();
         // A core without the governor makes one test only.
         let governs = self.has_governor && (self.is_asked() || self.turns_cores_on());

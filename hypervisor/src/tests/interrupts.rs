@@ -321,6 +321,21 @@ fn an_interrupt_for_a_lower_band_waits_in_the_gic() {
     assert_eq!(bench.acknowledges(1, 0), 50);
 }
 
+/// Else the vCPU of the higher band would wait for what is done for those of the lower one.
+#[test]
+fn a_kick_for_a_lower_band_waits_although_one_for_the_higher_band_is_taken() {
+    let mut bench = running();
+    let (machine, lower, higher) = (bench.machine, bench.vcpu(1, 0), bench.vcpu(0, 0));
+    bench.look(0, 0, move |_| {
+        machine.kick(PcpuId(0), lower);
+        machine.kick(PcpuId(0), higher);
+    });
+    bench.iterations(10);
+    assert!(bench.runs_on(0, 0, 0) && machine.cores[0].is_kicked());
+    bench.does(0, 0, |cpu| cpu.wfi());
+    bench.until("it is taken", |_| !machine.cores[0].is_kicked());
+}
+
 #[test]
 fn an_interrupt_of_a_stopped_guest_is_disabled() {
     let mut bench = running();
