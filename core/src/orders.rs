@@ -86,8 +86,8 @@ impl StopStep {
 pub enum Order {
     /// Read the rest of its mail.
     Mail,
-    /// Tell a core that a guest is being stopped.
-    Tell(GuestId, PcpuId),
+    /// Tell a core that a guest is being stopped, and that it is to tell these other cores.
+    Tell(GuestId, PcpuId, CoreSet),
     /// Start a vCPU.
     Start(VcpuId, Start),
     /// Load a guest.
@@ -160,7 +160,7 @@ impl<'a> Orders<'a> {
     }
 
     /// Orders that these cores are told that a guest is being stopped. The core does so whatever band it runs, since the stop ends only when all of them
-    /// have been told.
+    /// have been told. It tells two of them at most, and these tell the others: a vCPU of a higher band waits for each message.
     pub fn tell(&mut self, guest: GuestId, cores: CoreSet) {
         if let Some(tells) = self.tells.get_mut(guest.index()) {
             *tells |= cores;
@@ -210,9 +210,9 @@ impl<'a> Orders<'a> {
             self.look();
             return Some(Order::Mail);
         }
-        if let Some((guest, core)) = self.next_tell() {
+        if let Some((guest, core, others)) = self.next_tell() {
             self.look();
-            return Some(Order::Tell(guest, core));
+            return Some(Order::Tell(guest, core, others));
         }
         let due = self.due(band);
         if let Some((id, start)) = self.starts.take(due) {
@@ -237,12 +237,15 @@ impl<'a> Orders<'a> {
         stop.or((!self.notices.are_written(due)).then_some(Order::Say))
     }
 
-    fn next_tell(&mut self) -> Option<(GuestId, PcpuId)> {
+    /// The core to tell next, and those that it is to tell: all but one, which this core tells itself.
+    fn next_tell(&mut self) -> Option<(GuestId, PcpuId, CoreSet)> {
         // At most 8 times: guests.
         for (guest, cores) in (0..).map(GuestId).zip(&mut self.tells) {
-            if let Some(core) = cores.iter().next() {
-                cores.remove(core);
-                return Some((guest, core));
+            let mut others = *cores;
+            if let Some(core) = others.iter().next() {
+                others.remove(core);
+                *cores = others.iter().next().map_or(CoreSet::EMPTY, CoreSet::of);
+                return Some((guest, core, others - *cores));
             }
         }
         None
@@ -398,17 +401,30 @@ mod tests {
     }
 
     #[test]
-    fn cores_are_told_of_a_stop_one_by_one_and_in_every_band() {
-        let mut orders = orders();
-        orders.stop(LOW);
-        orders.tell(LOW, CoreSet::from_bits(0b1010));
-        for core in [1, 3] {
-            assert_eq!(due(&orders), [true; 5]);
-            let next = orders.take(Some(Band::HIGHEST));
-            assert_eq!(next, Some(Order::Tell(LOW, PcpuId(core))));
+    fn each_core_tells_two_others_of_a_stop_in_every_band() {
+        let mut told = CoreSet::EMPTY;
+        let mut to_tell = std::vec![CoreSet::from_bits(0b1111_1011)];
+        while let Some(cores) = to_tell.pop() {
+            let mut orders = orders();
+            orders.stop(LOW);
+            orders.tell(LOW, cores);
+            for _ in 0..2 {
+                if !due(&orders).iter().all(|&is_due| is_due) {
+                    break;
+                }
+                let Some(Order::Tell(LOW, core, others)) = orders.take(Some(Band::HIGHEST)) else {
+                    panic!("an order to tell a core is due");
+                };
+                assert!(cores.contains(core) && !told.contains(core));
+                told.insert(core);
+                if !others.is_empty() {
+                    to_tell.push(others);
+                }
+            }
+            assert_eq!(orders.take(Some(Band::HIGHEST)), None);
+            assert_eq!(due(&orders), [true, true, false, false, false]);
         }
-        assert_eq!(orders.take(Some(Band::HIGHEST)), None);
-        assert_eq!(due(&orders), [true, true, false, false, false]);
+        assert_eq!(told, CoreSet::from_bits(0b1111_1011));
     }
 
     #[test]

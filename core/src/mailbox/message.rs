@@ -2,6 +2,7 @@
 //! The messages that cores send each other, and their encoding.
 
 use crate::psci::{EntryPoint, Generation};
+use crate::sets::CoreSet;
 use spumone_config::types::{GuestAddr, GuestId, VcpuId};
 
 /// A message of one core to another.
@@ -22,6 +23,8 @@ pub enum Message {
         guest: GuestId,
         /// The life that ends.
         generation: Generation,
+        /// The receiver is to tell these cores, too.
+        others: CoreSet,
     },
     /// The receiver, which has the first vCPU of a guest that no core runs, loads and starts the guest.
     RestartGuest {
@@ -67,9 +70,15 @@ impl Message {
                 entry_point.entry.0,
                 entry_point.context,
             ],
-            Self::StopGuest { guest, generation } => {
-                [header(header::STOP_GUEST, guest.0, generation), 0, 0]
-            }
+            Self::StopGuest {
+                guest,
+                generation,
+                others,
+            } => [
+                header(header::STOP_GUEST, guest.0, generation),
+                u64::from(others.bits()),
+                0,
+            ],
             Self::RestartGuest { guest, generation } => {
                 [header(header::RESTART_GUEST, guest.0, generation), 0, 0]
             }
@@ -77,21 +86,22 @@ impl Message {
         }
     }
 
-    pub(super) fn decode([header, entry, context]: [u64; WORDS]) -> Self {
+    pub(super) fn decode([header, first, second]: [u64; WORDS]) -> Self {
         let subject = (header >> header::SUBJECT_SHIFT) as u8;
         let generation = Generation((header >> header::GENERATION_SHIFT) as u32);
         match header as u8 {
             header::START_VCPU => Self::StartVcpu {
                 vcpu: VcpuId(subject),
                 entry_point: EntryPoint {
-                    entry: GuestAddr(entry),
-                    context,
+                    entry: GuestAddr(first),
+                    context: second,
                 },
                 generation,
             },
             header::STOP_GUEST => Self::StopGuest {
                 guest: GuestId(subject),
                 generation,
+                others: CoreSet::from_bits(first as u32),
             },
             header::RESTART_GUEST => Self::RestartGuest {
                 guest: GuestId(subject),

@@ -4,6 +4,7 @@
 use super::ring::Ring;
 use super::*;
 use crate::psci::{EntryPoint, Generation};
+use crate::sets::CoreSet;
 use proptest::prelude::*;
 use spumone_config::types::{GuestAddr, GuestId, VcpuId};
 use std::collections::VecDeque;
@@ -24,6 +25,7 @@ fn any_message() -> impl Strategy<Value = Message> {
             1 => Message::StopGuest {
                 guest: GuestId(subject),
                 generation,
+                others: CoreSet::from_bits(entry as u32),
             },
             _ => Message::RestartGuest {
                 guest: GuestId(subject),
@@ -37,6 +39,7 @@ fn stop(number: u32) -> Message {
     Message::StopGuest {
         guest: GuestId(0),
         generation: Generation(number),
+        others: CoreSet::EMPTY,
     }
 }
 

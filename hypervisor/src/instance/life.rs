@@ -175,11 +175,16 @@ impl Instance {
         self.decides_for_orders();
     }
 
-    /// Sends a core such a message. The guest is in the same life as when that was ordered, since its life does not end before all its cores have stopped
+    /// Sends a core such a message, by which it is to tell these others. The guest is in the same life as when that was ordered, since its life does not end before all its cores have stopped
     /// their vCPUs.
-    pub(super) fn tell_of_stop(&mut self, guest: GuestId, core: PcpuId) {
+    pub(super) fn tell_of_stop(&mut self, guest: GuestId, core: PcpuId, others: CoreSet) {
         let generation = self.platform.machine.guest(guest).lifecycle.now().1;
-        self.post(core, guest, Message::StopGuest { guest, generation });
+        let message = Message::StopGuest {
+            guest,
+            generation,
+            others,
+        };
+        self.post(core, guest, message);
     }
 
     /// Has the guest's first vCPU, which is on this core, load the guest.

@@ -77,7 +77,14 @@ impl Instance {
                     entry_point,
                     generation,
                 } => self.order_start(vcpu, entry_point, generation),
-                Message::StopGuest { guest, generation } => self.order_stop(guest, generation),
+                Message::StopGuest {
+                    guest,
+                    generation,
+                    others,
+                } => {
+                    self.platform.orders.tell(guest, others);
+                    self.order_stop(guest, generation);
+                }
                 Message::RestartGuest { guest, .. } => {
                     self.platform.orders.load(guest);
                     self.state.decide_anew();

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Carries out what is ordered about the lives of guests, one step at a time.
 //!
-//! The core whose `Lifecycle::begin_stop` succeeds stops a guest: it sends mail to each core of the guest. Each of them takes off the
-//! guest's vCPUs that it has, and acknowledges; the last one resets the guest's shared state and, for a restart, has the
+//! The core whose `Lifecycle::begin_stop` succeeds stops a guest: it sends mail to two cores of the guest, and these tell the others. Each of them takes
+//! off the guest's vCPUs that it has, and acknowledges; the last one resets the guest's shared state and, for a restart, has the
 //! guest loaded. No core waits for another.
 
 use super::Instance;
@@ -73,7 +73,7 @@ impl Instance {
             Some(Order::Mail) => {
                 self.read_mail();
             }
-            Some(Order::Tell(guest, core)) => self.tell_of_stop(guest, core),
+            Some(Order::Tell(guest, core, others)) => self.tell_of_stop(guest, core, others),
             Some(Order::Start(id, start)) => {
                 self.start_vcpu(id, start.entry_point, start.generation);
             }
