@@ -28,7 +28,7 @@ pub enum Effect {
     Nothing,
     /// The guest has frames to transmit, or a buffer for an event.
     Transmit,
-    /// The guest has buffers for frames that it receives.
+    /// The guest has buffers for frames that it receives, or the queue of them has come or gone.
     Receive,
     /// The interrupt line may have changed: call [`Device::publish`].
     Line,
@@ -154,6 +154,11 @@ impl Device {
             QUEUE_NUM | QUEUE_READY | QUEUE_DESC_LOW..=QUEUE_DEVICE_HIGH => {
                 if let Some(queue) = self.queue() {
                     write_queue(queue, offset, value);
+                }
+                // Whether the queue is in use depends on these two registers. Frames may wait for it, or for its buffers.
+                let is_receive = self.queue_sel.load(Ordering::Relaxed) as usize == RECEIVE;
+                if is_receive && matches!(offset, QUEUE_NUM | QUEUE_READY) && self.is_up() {
+                    return Effect::Receive;
                 }
             }
             _ => {}
@@ -291,17 +296,17 @@ impl Device {
         line::publish(|| self.interrupts.load(Ordering::Relaxed) != 0, set);
     }
 
-    /// The queue of frames to transmit; `None`: the device is down.
+    /// The queue of frames to transmit; `None`: the device is down, or has no such queue.
     pub(super) fn transmit_ring(&self) -> Option<Ring<'_>> {
         self.ring(TRANSMIT, End::Sender)
     }
 
-    /// The queue of received frames; `None`: the device is down.
+    /// The queue of received frames; `None`: the device is down, or has no such queue, as one that is up may.
     pub(super) fn receive_ring(&self) -> Option<Ring<'_>> {
         self.ring(RECEIVE, End::Receiver)
     }
 
-    /// The queue of received frames, for an answer to the guest that transmits; `None`: the device is down.
+    /// The queue of received frames, for an answer to the guest that transmits; `None`: the device is down, or has no such queue.
     pub(super) fn answer_ring(&self) -> Option<Ring<'_>> {
         self.ring(RECEIVE, End::Sender)
     }

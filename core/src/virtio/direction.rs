@@ -63,7 +63,7 @@ enum Room {
     Buffer(u16),
     /// It has none now.
     None,
-    /// It has gone down.
+    /// Its queue has gone.
     Down,
 }
 
@@ -85,7 +85,7 @@ impl Direction {
         self.is_claimed.load(Ordering::Acquire)
     }
 
-    /// The receiver may have made buffers available, or its device has gone down. Returns whether the sender is to go on:
+    /// The receiver may have made buffers available, or its queue has come or gone. Returns whether the sender is to go on:
     /// frames wait, and there is a buffer for them, or they are to be dropped.
     pub fn may_go_on(&self, to: &Device, memories: &impl Memories) -> bool {
         // The driver's index is written before this is read; `move_frame` does the opposite.
@@ -222,7 +222,7 @@ impl Direction {
                     None => match self.room(sender, receiver, to, memories)? {
                         Room::Buffer(buffer) => buffer,
                         Room::None => return Ok(Step::Idle),
-                        // The next step finds it down.
+                        // The next step finds no queue.
                         Room::Down => return Ok(NOTHING_YET),
                     },
                 };
@@ -232,42 +232,27 @@ impl Direction {
             }
             (Verdict::Answered, _) => {
                 drop(claim);
-                self.answer(&packet, own, (sender, first), (from, to), memories)
+                match answer::give(&packet, own, from, to, memories)? {
+                    Answer::Given { interrupt } => answered(interrupt, (sender, first), memories),
+                    Answer::Impossible => drop_frame(sender, first, memories),
+                    Answer::Claimed => Ok(Step::Claimed),
+                    Answer::Waiting if receiver.is_some() => Ok(Step::Idle),
+                    Answer::Waiting => Ok(self.wait_for_queue(to)),
+                }
             }
             _ => drop_frame(sender, first, memories),
         }
     }
 
-    /// Answers a packet that reaches no peer, and gives it back.
-    fn answer(
-        &self,
-        packet: &Packet<'_>,
-        own: u32,
-        (sender, first): (&Ring<'_>, u16),
-        (from, to): (&Device, &Device),
-        memories: &mut impl Memories,
-    ) -> Result<Step, Fault> {
-        match answer::give(packet, own, from, to, memories)? {
-            Answer::Given { interrupt } => {
-                sender.set_taken(0);
-                let wanted = sender.give_back(first, 0, memories).map_err(of_sender)?;
-                Ok(Step::Moved {
-                    interrupt_sender: interrupt || wanted,
-                    interrupt_receiver: false,
-                })
-            }
-            Answer::Impossible => drop_frame(sender, first, memories),
-            Answer::Claimed => Ok(Step::Claimed),
-            Answer::Waiting if to.receive_ring().is_some() => Ok(Step::Idle),
-            Answer::Waiting => {
-                // If the peer comes up, the packet is for it.
-                self.is_blocked.store(true, Ordering::Relaxed);
-                fence(Ordering::SeqCst);
-                Ok(match to.is_up() {
-                    true => NOTHING_YET,
-                    false => Step::Idle,
-                })
-            }
+    /// An answer waits for a buffer, and the receiver had no queue. If it gets one meanwhile, the packet is for it
+    /// ([`may_go_on`](Self::may_go_on)).
+    fn wait_for_queue(&self, to: &Device) -> Step {
+        self.is_blocked.store(true, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        // A device that is up may have no queue for as long as its driver likes.
+        match to.receive_ring() {
+            Some(_) => NOTHING_YET,
+            None => Step::Idle,
         }
     }
 
@@ -293,8 +278,8 @@ impl Direction {
                 .map_err(of_receiver)?;
             self.is_blocked.store(true, Ordering::Relaxed);
             fence(Ordering::SeqCst);
-            // If it has gone down before it could see that a frame waits, nothing would have the sender go on.
-            if !to.is_up() {
+            // If its queue has gone before it could see that a frame waits, nothing would have the sender go on.
+            if to.receive_ring().is_none() {
                 return Ok(Room::Down);
             }
             buffer = receiver.next_to_fill(memories).map_err(of_receiver)?;
@@ -324,6 +309,20 @@ fn of_sender(broken: Broken) -> Fault {
 
 fn of_receiver(broken: Broken) -> Fault {
     (End::Receiver, broken)
+}
+
+/// A packet was answered, and is given back. `interrupt`: the driver wants one for the answer.
+fn answered(
+    interrupt: bool,
+    (sender, first): (&Ring<'_>, u16),
+    memories: &mut impl Memories,
+) -> Result<Step, Fault> {
+    sender.set_taken(0);
+    let wanted = sender.give_back(first, 0, memories).map_err(of_sender)?;
+    Ok(Step::Moved {
+        interrupt_sender: interrupt || wanted,
+        interrupt_receiver: false,
+    })
 }
 
 /// What was moved of a frame is the receiver's; the frame is given back when all of it was.

@@ -2,6 +2,7 @@
 //! Packets that reach no peer, and what their sender is answered.
 
 mod any_order;
+mod queues;
 
 use super::driver::{BASE, Driver, Link, Memory};
 use super::packets::{DATA, DEVICES, HEADER, OWN, PEER, RESET, STREAM, bytes, header, word};

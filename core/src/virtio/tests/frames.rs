@@ -203,3 +203,21 @@ proptest! {
         prop_assert_eq!(receiver.take(&link), None);
     }
 }
+
+/// A card that is up and has no receive queue is no card for the frames: those that wait are dropped.
+#[test]
+fn frames_are_dropped_when_the_receivers_queue_goes() {
+    use crate::virtio::registers::{QUEUE_READY, QUEUE_SEL};
+    let mut link = Link::new();
+    let mut sender = Driver::start(&mut link, End::Sender, 8);
+    let _receiver = Driver::start(&mut link, End::Receiver, 8);
+    sender.add(&mut link, &[72], &[1; 72]);
+    assert_eq!(link.step(), Step::Idle);
+    let _ = link.devices[1].write(QUEUE_SEL, 0);
+    let effect = link.devices[1].write(QUEUE_READY, 0);
+    assert_eq!(effect, crate::virtio::Effect::Receive);
+    assert!(link.may_go_on());
+    assert!(matches!(link.step(), Step::Moved { .. }));
+    assert_eq!(sender.take(&link), Some(vec![]));
+    assert_eq!(link.step(), Step::Idle);
+}

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Devices that are up, and of which the driver takes a queue away. A step that finds nothing to do says so: else the core would make
+//! the next one at once, and again, and would not enter the guest.
+
+use super::*;
+use crate::virtio::Effect;
+
+/// What makes of the receive queue that it is none, and that it is one again.
+const AWAY: [(u64, u32); 3] = [(QUEUE_READY, 0), (QUEUE_NUM, 0), (QUEUE_NUM, 3)];
+
+fn back((register, _): (u64, u32)) -> (u64, u32) {
+    match register {
+        QUEUE_READY => (QUEUE_READY, 1),
+        _ => (QUEUE_NUM, QUEUE.into()),
+    }
+}
+
+impl Both {
+    /// The peer writes a register of its receive queue. The core does what the hypervisor does then.
+    fn peer_writes(&mut self, (register, value): (u64, u32)) {
+        let device = &self.link.devices[1];
+        assert_eq!(device.write(QUEUE_SEL, 0), Effect::Nothing);
+        assert_eq!(device.write(register, value), Effect::Receive);
+        self.due[0] |= self.link.may_go_on();
+    }
+
+    /// A step to the peer, of which the driver changes a register when the step has looked for the peer's queue.
+    fn step_while_peer_writes(&mut self, (register, value): (u64, u32)) -> Step {
+        self.due[0] = false;
+        let Link {
+            memory,
+            devices,
+            direction,
+        } = &mut self.link;
+        let [from, to] = &*devices;
+        let _ = to.write(QUEUE_SEL, 0);
+        let mut memory = Meanwhile(memory, || {
+            let _ = to.write(register, value);
+        });
+        let step = direction.step(from, to, &mut memory, || false);
+        self.due[0] = step != Step::Idle;
+        step
+    }
+}
+
+/// Memory; when a ring is read, this happens.
+struct Meanwhile<'a, F>(&'a mut Memory, F);
+
+impl<F: Fn()> Memories for Meanwhile<'_, F> {
+    fn load16(&self, end: End, at: GuestAddr) -> Option<u16> {
+        self.1();
+        self.0.load16(end, at)
+    }
+    fn load64(&self, end: End, at: GuestAddr) -> Option<u64> {
+        self.0.load64(end, at)
+    }
+    fn store16(&mut self, end: End, at: GuestAddr, value: u16) -> Option<()> {
+        self.0.store16(end, at, value)
+    }
+    fn store_pair(&mut self, end: End, at: GuestAddr, pair: [u32; 2]) -> Option<()> {
+        self.0.store_pair(end, at, pair)
+    }
+    fn read(&self, at: GuestAddr, into: &mut [u8]) -> Option<()> {
+        self.0.read(at, into)
+    }
+    fn write(&mut self, end: End, at: GuestAddr, bytes: &[u8]) -> Option<()> {
+        Memories::write(self.0, end, at, bytes)
+    }
+    fn copy(&mut self, from: GuestAddr, to: GuestAddr, bytes: u32) -> Result<(), End> {
+        self.0.copy(from, to, bytes)
+    }
+}
+
+#[test]
+fn a_request_waits_for_a_peer_that_is_up_without_a_queue() {
+    for away in AWAY {
+        let mut both = Both::new();
+        both.peer_offers(4096);
+        both.peer_writes(away);
+        assert!(both.is_peer_up());
+        both.sends(&control(PEER.into(), REQUEST));
+        both.until_idle();
+        assert_eq!(both.transmit.take(&both.link), None);
+        both.peer_writes(back(away));
+        assert!(both.due[0], "the peer has a queue, with a buffer");
+        both.until_idle();
+        assert_eq!(both.transmit.take(&both.link), Some(vec![]));
+        assert!(both.peers_receive.take(&both.link).is_some());
+    }
+}
+
+#[test]
+fn a_request_to_a_peer_that_is_up_without_a_queue_is_answered() {
+    let mut both = Both::new();
+    both.peer_writes((QUEUE_READY, 0));
+    both.sends(&control(PEER.into(), REQUEST));
+    both.until_idle();
+    both.offers(4096);
+    both.until_idle();
+    assert_eq!(both.receive.take(&both.link), Some(answer(PEER)));
+    assert_eq!(both.transmit.take(&both.link), Some(vec![]));
+}
+
+/// It waits for a buffer of the peer, and then there is no queue for that.
+#[test]
+fn a_request_that_waits_for_a_buffer_is_answered_when_the_queue_goes() {
+    for away in AWAY {
+        let mut both = Both::new();
+        both.offers(4096);
+        both.sends(&control(PEER.into(), REQUEST));
+        both.until_idle();
+        assert_eq!(both.transmit.take(&both.link), None);
+        both.peer_writes(away);
+        assert!(both.due[0], "there is no buffer to wait for");
+        both.until_idle();
+        assert_eq!(both.receive.take(&both.link), Some(answer(PEER)));
+        assert_eq!(both.transmit.take(&both.link), Some(vec![]));
+    }
+}
+
+/// The queue comes or goes when the step has looked for it, and the peer's core has looked whether a packet waits before it did.
+#[test]
+fn a_step_sees_a_queue_that_comes_or_goes_meanwhile() {
+    for (before, meanwhile) in [(0, 1), (1, 0)] {
+        let mut both = Both::new();
+        both.peer_writes((QUEUE_READY, before));
+        both.sends(&control(PEER.into(), REQUEST));
+        let step = both.step_while_peer_writes((QUEUE_READY, meanwhile));
+        assert_ne!(step, Step::Idle, "the next step is to look again");
+        both.until_idle();
+        // Until there is a buffer, the packet waits for the guest that it is for.
+        match meanwhile {
+            1 => both.peer_offers(4096),
+            _ => both.offers(4096),
+        }
+        both.until_idle();
+        assert_eq!(both.transmit.take(&both.link), Some(vec![]));
+    }
+}
+
+#[test]
+fn a_packet_to_another_context_waits_whether_the_peer_has_a_queue_or_not() {
+    let mut both = Both::new();
+    both.sends(&control(OTHER.into(), REQUEST));
+    for away in AWAY {
+        both.peer_writes(away);
+        both.until_idle();
+        both.peer_writes(back(away));
+        both.until_idle();
+    }
+    both.offers(4096);
+    both.until_idle();
+    assert_eq!(both.receive.take(&both.link), Some(answer(OTHER)));
+}
+
+/// Packets and answers that have begun or wait when the driver of their own guest takes a queue away.
+#[test]
+fn steps_end_whatever_queue_a_driver_takes_away() {
+    for device in 0..2 {
+        for queue in 0..3 {
+            for steps in 0..4 {
+                let mut both = Both::new();
+                let mut large = header(PEER.into(), 4000, STREAM, 0);
+                large.extend(bytes(4000));
+                both.peer_offers(1000);
+                both.sends(&large);
+                both.sends(&control(OTHER.into(), REQUEST));
+                for _ in 0..steps {
+                    let _ = both.step(|| true);
+                }
+                let _ = both.link.devices[0].peer_changed(false);
+                for ready in [0, 1, 0] {
+                    let _ = both.link.devices[device].write(QUEUE_SEL, queue);
+                    let _ = both.link.devices[device].write(QUEUE_READY, ready);
+                    both.due = [true; 2];
+                    both.until_idle();
+                }
+            }
+        }
+    }
+}
