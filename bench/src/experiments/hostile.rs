@@ -68,6 +68,10 @@ const ATTACKS: &[Attack] = &[
     attack("wfe", "executes WFE"),
     attack("wfi", "executes WFI with an expired timer"),
     attack("short-sleep", "sleeps for 2 µs"),
+    attack(
+        "sleep-masked",
+        "sleeps with all its SGIs and PPIs pending and masked",
+    ),
     attack("suspend", "calls CPU_SUSPEND for 1 µs"),
     attack("powerdown", "suspends to powerdown, and is woken at once"),
     attack("cpu-on-off", "turns vCPUs on, which turn themselves off"),
@@ -124,6 +128,8 @@ const ATTACKS: &[Attack] = &[
     words("route", "routes 32 pending SPIs to and fro"),
     words("priority", "changes the priorities of 32 pending SPIs"),
     words("sleep", "sleeps with 32 masked SPIs pending"),
+    words("end-overflow", "ends SPIs that are active in no list register"),
+    words("deactivate", "deactivates SPIs one by one, with 32 pending"),
     Attack {
         name: "storm",
         what: "sends SGIs to two vCPUs on core 0, with 32 SPIs pending",

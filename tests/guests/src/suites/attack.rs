@@ -53,6 +53,8 @@ static ROUNDS: AtomicU64 = AtomicU64::new(0);
 
 /// SGIs of this suite.
 const SGI: u32 = 3;
+/// A higher priority than the usual one.
+const HIGH: u8 = 0x20;
 /// Priority registers of SGIs and PPIs, of 32 bits each.
 const PRIORITY_WORDS: u32 = 8;
 /// The bytes that `DC` instructions go over, from the start of this program on.
@@ -76,6 +78,17 @@ const ATTACKS: &[(&str, Attack)] = &[
         Timer::Virtual.start_us(2);
         wfi();
         Timer::Virtual.stop();
+    }),
+    // All SGIs and PPIs are pending and masked, but its timer.
+    ("sleep-masked", |_| {
+        let frame = gic::redistributor(cpu()) + SGI_FRAME;
+        mmio::write32(frame + register::ISENABLER, !0);
+        mmio::write32(frame + register::ISPENDR, !0);
+        gic::set_priority(Timer::Physical.interrupt(), HIGH);
+        msr!(ICC_PMR_EL1, u64::from(gic::USUAL));
+        Timer::Physical.start_us(7);
+        wfi();
+        Timer::Physical.stop();
     }),
     ("suspend", |_| {
         Timer::Physical.start_us(1);

@@ -3,7 +3,7 @@
 //! (default 32), again and again, for `ms=` milliseconds (default 1000). All of them are pending for CPU 0, which takes none: the
 //! hypervisor has as much to do for each access as a guest can cause.
 
-use crate::machine::sysreg::{msr, wfi};
+use crate::machine::sysreg::{cpu, msr, wfi};
 use crate::machine::time::{Timer, now, us};
 use crate::machine::{bootargs, cpus, gic};
 use crate::report::{Verdict, check, record};
@@ -17,6 +17,10 @@ static ACCESSES: AtomicU64 = AtomicU64::new(0);
 
 /// A higher priority than the usual one.
 const HIGH: u8 = 0x20;
+/// An SGI of this suite.
+const SGI: u32 = 3;
+/// ICC_CTLR_EL1.EOImode (IHI 0069, section 12.2.6): an interrupt is ended and deactivated by two registers.
+const EOI_MODE_1: u64 = 1 << 1;
 /// How long a CPU sleeps, in microseconds.
 const SLEEP_US: u64 = 3_300;
 
@@ -61,6 +65,20 @@ const ATTACKS: &[(&str, Attack)] = &[
         Timer::Physical.start_us(SLEEP_US);
         wfi();
         Timer::Physical.stop();
+    }),
+    // All are active, more than there are list registers. It ends one that is in none.
+    ("end-overflow", |spi| {
+        gic::set_word(register::ISACTIVER, spi, u32::MAX);
+        gic::set_priority(SGI, HIGH);
+        gic::send_sgi(SGI, 1 << cpu());
+        let sgi = gic::acknowledge();
+        gic::end(spi + 31);
+        gic::set_word(register::ICACTIVER, sgi, 1 << (sgi % 32));
+    }),
+    // With EOImode 1, so the write traps; the pending ones are in list registers.
+    ("deactivate", |spi| {
+        msr!(ICC_CTLR_EL1, EOI_MODE_1);
+        gic::deactivate(spi);
     }),
     ("read", |spi| {
         let _ = gic::get_word(register::ISPENDR, spi);
