@@ -128,7 +128,10 @@ const ATTACKS: &[Attack] = &[
     words("route", "routes 32 pending SPIs to and fro"),
     words("priority", "changes the priorities of 32 pending SPIs"),
     words("sleep", "sleeps with 32 masked SPIs pending"),
-    words("end-overflow", "ends SPIs that are active in no list register"),
+    words(
+        "end-overflow",
+        "ends SPIs that are active in no list register",
+    ),
     words("deactivate", "deactivates SPIs one by one, with 32 pending"),
     Attack {
         name: "storm",

@@ -225,6 +225,8 @@ pub struct Distributor {
     vcpus: AtomicU8,
 }
 
+/// How many SPIs are looked up in the machine's GIC before the core looks for interrupts.
+const READ_WITHOUT_LOOK: usize = 16;
 /// How many SPIs with a holder are looked at for their holders.
 const FEW_HELD: u32 = 8;
 
@@ -541,23 +543,26 @@ impl Distributor {
         }
     }
 
-    /// SPIs of a word whose physical interrupt is pending.
-    pub fn physical_pending(&self, n: usize, machine: &impl PhysicalGic) -> u32 {
+    /// SPIs of a word whose physical interrupt is pending. `None`: the core was interrupted half way.
+    pub fn physical_pending(&self, n: usize, machine: &impl PhysicalGic) -> Option<u32> {
         // Neighbours here are most often neighbours there: each word of the machine's GIC is read once.
         let (mut read, mut value) = (usize::MAX, 0);
         let mut pending = 0;
         // At most 32 times: SPIs of a word.
-        for bit in bits(self.word(n).mapped()) {
+        for (number, bit) in bits(self.word(n).mapped()).enumerate() {
             let Some(physical) = self.physical(Spi::at(n, bit)) else {
                 continue;
             };
+            if number == READ_WITHOUT_LOOK && machine.is_interrupted() {
+                return None;
+            }
             let word = physical.index() / 32;
             if word != read {
                 (read, value) = (word, machine.pending(word));
             }
             pending |= (value >> (physical.0 % 32) & 1) << bit;
         }
-        pending
+        Some(pending)
     }
 
     /// Routes the physical interrupt that backs an SPI to where the SPI is routed now. Two vCPUs may do this at once,

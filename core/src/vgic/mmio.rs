@@ -61,7 +61,9 @@ impl CpuInterface {
             Register::RedistributorType(vcpu, part) => part.of(gic.read_redistributor_type(vcpu)),
             Register::Waker(vcpu) => u64::from(gic.read_waker(vcpu)),
             Register::Shared(register) => {
-                let value = gic.read_shared(register, machine);
+                let Some(value) = gic.read_shared(register, machine) else {
+                    return (None, kick);
+                };
                 if register.is_live() {
                     kick = kick.with(gic.refresh_shared(register, self.index()));
                 }

@@ -25,17 +25,17 @@ impl GuestGic {
         (word < usize::from(self.distributor.spis() / 32)).then_some(word)
     }
 
-    /// Reads a register of SPIs. Pending and active state is exact for SPIs without another holder.
+    /// Reads a register of SPIs. Pending and active state is exact for SPIs without another holder. `None`: the core was interrupted.
     pub(super) fn read_shared(
         &self,
         register: InterruptRegister,
         machine: &impl PhysicalGic,
-    ) -> u32 {
+    ) -> Option<u32> {
         let distributor = &self.distributor;
-        match register {
+        Some(match register {
             InterruptRegister::Bank(bank, n) => {
                 let Some(word) = self.shared_word(n) else {
-                    return 0;
+                    return Some(0);
                 };
                 let number = word;
                 let word = distributor.word(number);
@@ -45,7 +45,7 @@ impl GuestGic {
                     Bank::SetPending | Bank::ClearPending => {
                         // A disabled or active one may be pending only in the physical GIC. That is read first,
                         // because from there the state moves to the latches.
-                        distributor.physical_pending(number, machine) | word.pending_seen()
+                        distributor.physical_pending(number, machine)? | word.pending_seen()
                     }
                     Bank::SetActive | Bank::ClearActive => word.active.load(Ordering::Acquire),
                 }
@@ -64,7 +64,7 @@ impl GuestGic {
                 }
                 None => 0,
             },
-        }
+        })
     }
 
     /// After a read of pending or active state: recalls the SPIs from other holders, so that the next read is exact.

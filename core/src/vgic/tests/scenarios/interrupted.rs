@@ -3,7 +3,9 @@
 
 use super::*;
 use crate::vgic::VMCR_EOI_MODE;
+use spumone_config::packed::{Interrupt, Trigger};
 use std::cell::Cell;
+use std::vec::Vec;
 
 /// EOIcount of one.
 const ONE_ENDED: u64 = 1 << 27;
@@ -77,6 +79,31 @@ fn a_store_to_many_spis_goes_on_where_it_was_interrupted() {
     }
     let expected = [false, true, false, true, true, true, true, true, true];
     assert_eq!(dones, expected);
+}
+
+#[test]
+fn a_load_of_what_is_pending_looks_half_way() {
+    let mut world = guest(1, 4);
+    let all: Vec<_> = (32..64)
+        .map(|number| Interrupt {
+            physical: IntId(number),
+            guest: IntId(number),
+            trigger: Trigger::Edge,
+        })
+        .collect();
+    world.gic.configure(SPIS, 1, &all);
+    let mut values = vec![];
+    for interrupted in [0b10, 0] {
+        // The second look: the first one is before anything is read.
+        world.machine.interruptions.set(interrupted);
+        world.call(0, |cpu, gic, here| {
+            let offset = ISPENDR + 4;
+            let (value, kick) = cpu.mmio_read(gic, Region::Distributor, offset, 4, here);
+            values.push(value);
+            kick
+        });
+    }
+    assert_eq!(values, [None, Some(0)]);
 }
 
 #[test]
