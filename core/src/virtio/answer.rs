@@ -7,10 +7,15 @@
 //! lets a device stop that has no resources left for answers, until the driver processes the queue that it has neglected. The guest
 //! holds up itself only.
 //!
+//! If an interrupt comes while the answer is written, it is begun anew, in whatever buffer is the next one then: nothing of it has been given
+//! to the driver. The packet's header is kept. So three parts are written each time, which is enough for an answer in a usual buffer; a guest
+//! that cuts its own receive buffers into smaller parts holds up itself only.
+//!
 //! The peer's packets go to the same queue. If a part of one is in its next buffer, the answer uses the buffer behind that.
 
-use super::cursor::{Cursor, Fault};
+use super::cursor::Cursor;
 use super::device::Device;
+use super::looks::{Looks, Stop};
 use super::memory::{End, Memories};
 use super::packet::{HEADER, Packet};
 use super::queue::{Broken, Ring};
@@ -38,7 +43,8 @@ pub(super) fn give(
     from: &Device,
     to: &Device,
     memories: &mut impl Memories,
-) -> Result<Answer, Fault> {
+    looks: &mut Looks<impl FnMut() -> bool>,
+) -> Result<Answer, Stop> {
     let Some(_claim) = from.claim_receiving() else {
         return Ok(Answer::Claimed);
     };
@@ -47,46 +53,42 @@ pub(super) fn give(
     };
     let packets = to.transmit_ring();
     let has_begun = packets.is_some_and(|it| it.has_begun(&ring));
-    let is_within = has_begun && ring.bytes_in_buffer() > 0;
-    let given = give_in(&ring, is_within, packet.answer(own), from, memories);
-    let Some(interrupt) = given.map_err(|broken| (End::Sender, broken))? else {
+    let is_within = has_begun && ring.is_open();
+    let of_sender = |broken| (End::Sender, broken);
+    let next = next(&ring, is_within, from, memories).map_err(of_sender)?;
+    let Some(buffer) = next else {
         return Ok(Answer::Waiting);
     };
+    let (mut target, answer) = (Cursor::of_answer(&ring, buffer), packet.answer(own));
+    if !target.write(&answer, &mut 0, memories, looks)? {
+        return Err(of_sender(Broken).into());
+    }
+    let given = ring.give_back(buffer, HEADER, memories);
+    let interrupt = given.map_err(of_sender)?;
     ring.set_head_next(is_within);
     if !has_begun {
         // A peer that goes on with a packet of which this buffer had the beginning must not find its place.
-        ring.set_filled(0, 0);
-        ring.set_taken(0);
+        ring.begin_anew();
     }
     Ok(Answer::Given { interrupt })
 }
 
-/// Gives a buffer with the answer to the driver. Returns whether it wants an interrupt; `None`: there is no buffer. `is_within`: the
-/// next buffer has a part of a packet.
-fn give_in(
+/// The first descriptor of the next buffer for an answer; `None`: there is none. `is_within`: the next buffer has a part of a packet.
+fn next(
     ring: &Ring<'_>,
     is_within: bool,
-    answer: [u8; HEADER as usize],
     from: &Device,
     memories: &mut impl Memories,
-) -> Result<Option<bool>, Broken> {
+) -> Result<Option<u16>, Broken> {
     let look = |memories: &_| match is_within {
         true => ring.nth(1, memories),
         false => ring.next_to_fill(memories),
     };
-    let mut buffer = look(memories)?;
-    if buffer.is_none() {
-        ring.want_notifications(true, memories)?;
-        from.wait_with_answer();
-        buffer = look(memories)?;
+    let buffer = look(memories)?;
+    if buffer.is_some() {
+        return Ok(buffer);
     }
-    let Some(buffer) = buffer else {
-        return Ok(None);
-    };
-    let written = Cursor::of_answer(ring, buffer).write(&answer, memories);
-    if !written.map_err(|(_, broken)| broken)? {
-        return Err(Broken);
-    }
-    ring.put(0, [buffer.into(), HEADER], memories)?;
-    ring.publish(1, memories).map(Some)
+    ring.want_notifications(true, memories)?;
+    from.wait_with_answer();
+    look(memories)
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A place in a buffer, which goes on from part to part.
 
+use super::looks::{Looks, Stop};
 use super::memory::{End, Memories};
 use super::queue::{Broken, Buffer, Ring};
 use spumone_config::GuestAddr;
@@ -13,7 +14,7 @@ const MAX_STRETCH: u32 = 1280;
 pub(super) type Fault = (End, Broken);
 
 /// A place in a buffer of one guest. Every part is checked when bytes of it are used. A walk through the buffer is bounded,
-/// because the number of its parts is.
+/// because the number of its parts is. A walk that has stopped for an interrupt goes on with the part before which it has.
 pub(super) struct Cursor<'a> {
     end: End,
     buffer: Buffer<'a>,
@@ -60,9 +61,14 @@ impl<'a> Cursor<'a> {
     }
 
     /// Bytes of the present part that are left; zero: the buffer has ended.
-    pub fn here(&mut self, memories: &impl Memories) -> Result<u32, Fault> {
-        // At most 24 times in the loop around it: descriptors of a buffer.
-        while self.bytes == 0 {
+    pub fn here(
+        &mut self,
+        memories: &impl Memories,
+        looks: &mut Looks<impl FnMut() -> bool>,
+    ) -> Result<u32, Stop> {
+        // At most 3 times in the loop around it: parts without a look.
+        while self.bytes == 0 && self.buffer.goes_on() {
+            looks.before_part()?;
             match self.buffer.next(memories).map_err(|it| (self.end, it))? {
                 Some((at, bytes)) => (self.at, self.bytes) = (at.0, bytes),
                 None => break,
@@ -77,54 +83,68 @@ impl<'a> Cursor<'a> {
         self.bytes -= bytes;
     }
 
-    /// Goes on by so many bytes. Returns whether the buffer has them.
-    pub fn skip(&mut self, mut bytes: u32, memories: &impl Memories) -> Result<bool, Fault> {
-        // At most 24 times: descriptors of a buffer.
-        while bytes > 0 {
-            let here = self.here(memories)?.min(bytes);
+    /// Goes on by so many bytes, of which `done` are done. Returns whether the buffer has them.
+    pub fn skip(
+        &mut self,
+        bytes: u32,
+        done: &mut u32,
+        memories: &impl Memories,
+        looks: &mut Looks<impl FnMut() -> bool>,
+    ) -> Result<bool, Stop> {
+        // At most 4 times: the rest of a part, and parts without a look.
+        while *done < bytes {
+            let here = self.here(memories, looks)?.min(bytes - *done);
             if here == 0 {
                 return Ok(false);
             }
             self.advance(here);
-            bytes -= here;
+            *done += here;
         }
         Ok(true)
     }
 
-    /// Reads bytes of the sender. Returns whether the buffer has as many.
-    pub fn read(&mut self, mut into: &mut [u8], memories: &impl Memories) -> Result<bool, Fault> {
-        // At most 24 times: descriptors of a buffer.
-        while !into.is_empty() {
-            let here = self.here(memories)? as usize;
-            let Some((part, rest)) = into.split_at_mut_checked(here.min(into.len())) else {
+    /// Reads bytes of the sender, of which `done` are done. Returns whether the buffer has as many.
+    pub fn read(
+        &mut self,
+        into: &mut [u8],
+        done: &mut u32,
+        memories: &impl Memories,
+        looks: &mut Looks<impl FnMut() -> bool>,
+    ) -> Result<bool, Stop> {
+        // At most 4 times: the rest of a part, and parts without a look.
+        while let Some(rest @ [_, ..]) = into.get_mut(*done as usize..) {
+            let here = self.here(memories, looks)? as usize;
+            let most = here.min(rest.len());
+            let Some(part @ [_, ..]) = rest.get_mut(..most) else {
                 return Ok(false);
             };
-            if part.is_empty() {
-                return Ok(false);
-            }
             let read = memories.read(GuestAddr(self.at), part);
             read.ok_or((self.end, Broken))?;
-            self.advance(part.len() as u32);
-            into = rest;
+            self.advance(most as u32);
+            *done += most as u32;
         }
         Ok(true)
     }
 
-    /// Writes bytes. Returns whether there was room.
-    pub fn write(&mut self, mut from: &[u8], memories: &mut impl Memories) -> Result<bool, Fault> {
-        // At most 24 times: descriptors of a buffer.
-        while !from.is_empty() {
-            let here = self.here(memories)? as usize;
-            let Some((part, rest)) = from.split_at_checked(here.min(from.len())) else {
+    /// Writes bytes, of which `done` are done. Returns whether there was room.
+    pub fn write(
+        &mut self,
+        from: &[u8],
+        done: &mut u32,
+        memories: &mut impl Memories,
+        looks: &mut Looks<impl FnMut() -> bool>,
+    ) -> Result<bool, Stop> {
+        // At most 4 times: the rest of a part, and parts without a look.
+        while let Some(rest @ [_, ..]) = from.get(*done as usize..) {
+            let here = self.here(memories, looks)? as usize;
+            let most = here.min(rest.len());
+            let Some(part @ [_, ..]) = rest.get(..most) else {
                 return Ok(false);
             };
-            if part.is_empty() {
-                return Ok(false);
-            }
             let written = memories.write(self.end, GuestAddr(self.at), part);
             written.ok_or((self.end, Broken))?;
-            self.advance(part.len() as u32);
-            from = rest;
+            self.advance(most as u32);
+            *done += most as u32;
         }
         Ok(true)
     }
@@ -137,9 +157,11 @@ pub(super) fn copy_stretch(
     to: &mut Cursor<'_>,
     most: u32,
     memories: &mut impl Memories,
-) -> Result<u32, Fault> {
-    let room = to.here(memories)?;
-    let bytes = from.here(memories)?.min(room).min(most).min(MAX_STRETCH);
+    looks: &mut Looks<impl FnMut() -> bool>,
+) -> Result<u32, Stop> {
+    let room = to.here(memories, looks)?;
+    let here = from.here(memories, looks)?;
+    let bytes = here.min(room).min(most).min(MAX_STRETCH);
     if bytes > 0 {
         memories
             .copy(GuestAddr(from.at), GuestAddr(to.at), bytes)

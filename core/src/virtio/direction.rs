@@ -13,7 +13,9 @@ use super::cursor::Fault;
 use super::device::Device;
 use super::frame;
 use super::header::Form;
+use super::kept::Kept;
 use super::kind::Kind;
+use super::looks::{Looks, Stop};
 use super::memory::{End, Memories};
 use super::moved::Moved;
 use super::packet::{self, Packet, Verdict};
@@ -56,6 +58,8 @@ pub struct Direction {
     is_claimed: AtomicBool,
     /// The receiver had no buffer. Set before its ring is looked at again, taken when it notifies the device.
     is_blocked: AtomicBool,
+    /// The header of the frame in which the last step has stopped.
+    kept: Kept,
 }
 
 /// A buffer of the receiver for the next bytes of a frame.
@@ -74,6 +78,7 @@ impl Direction {
             Self {
                 is_claimed: AtomicBool::new(false),
                 is_blocked: AtomicBool::new(false),
+                kept: Kept::new(),
             }
         }
     }
@@ -115,9 +120,11 @@ impl Direction {
         };
         // The claim is written before the devices are looked at: see `is_claimed`.
         fence(Ordering::SeqCst);
-        match self.move_next(from, to, memories, pause) {
+        match self.move_next(from, to, memories, &mut Looks::new(pause)) {
             Ok(step) => step,
-            Err((end, Broken)) => {
+            // The next step goes on.
+            Err(Stop::Interrupted) => NOTHING_YET,
+            Err(Stop::Fault((end, Broken))) => {
                 // While the direction is claimed: a reset of the device comes later.
                 match end {
                     End::Sender => from.needs_reset(),
@@ -133,8 +140,8 @@ impl Direction {
         from: &Device,
         to: &Device,
         memories: &mut impl Memories,
-        pause: impl FnMut() -> bool,
-    ) -> Result<Step, Fault> {
+        looks: &mut Looks<impl FnMut() -> bool>,
+    ) -> Result<Step, Stop> {
         let told = from.tell_of_reset(memories);
         if let Some(interrupt_sender) = told.map_err(|broken| (End::Sender, broken))? {
             return Ok(Step::Moved {
@@ -147,11 +154,11 @@ impl Direction {
         };
         match from.kind() {
             Kind::Network { offloads, .. } => {
-                self.move_frame(offloads, sender, to, memories, pause)
+                self.move_frame(offloads, sender, to, memories, looks)
             }
             Kind::Socket { own, peer } => {
                 let devices = (from, to);
-                self.move_packet((own, peer), sender, devices, memories, pause)
+                self.move_packet((own, peer), sender, devices, memories, looks)
             }
         }
     }
@@ -162,23 +169,23 @@ impl Direction {
         sender: &Ring<'_>,
         to: &Device,
         memories: &mut impl Memories,
-        pause: impl FnMut() -> bool,
-    ) -> Result<Step, Fault> {
+        looks: &mut Looks<impl FnMut() -> bool>,
+    ) -> Result<Step, Stop> {
         let receiver = &to.receive_ring();
         let within = receiver.as_ref().filter(|it| sender.is_within_frame(it));
         let (frame, receiver, buffer) = if let Some(receiver) = within {
             (sender.head(), receiver, receiver.head())
         } else {
-            let Some(frame) = sender.next(memories).map_err(of_sender)? else {
+            let Some(frame) = sender.begun_or_next(memories).map_err(of_sender)? else {
                 return Ok(Step::Idle);
             };
             let Some(receiver) = receiver else {
-                return drop_frame(sender, frame, memories);
+                return Ok(drop_frame(sender, frame, memories)?);
             };
             match self.room(sender, receiver, to, memories)? {
                 Room::Buffer(buffer) => (frame, receiver, buffer),
                 Room::None => return Ok(Step::Idle),
-                Room::Down => return drop_frame(sender, frame, memories),
+                Room::Down => return Ok(drop_frame(sender, frame, memories)?),
             }
         };
         let form = match offloads && to.takes_large_frames() {
@@ -186,8 +193,8 @@ impl Direction {
             false => Form::Plain { offloads },
         };
         let (source, target) = ((sender, frame), (receiver, buffer));
-        let moved = frame::copy(form, source, target, memories, pause)?;
-        finish(moved, source, receiver, to, memories)
+        let moved = frame::copy(form, &self.kept, source, target, memories, looks)?;
+        Ok(finish(moved, source, receiver, to, memories)?)
     }
 
     fn move_packet(
@@ -196,22 +203,19 @@ impl Direction {
         sender: &Ring<'_>,
         (from, to): (&Device, &Device),
         memories: &mut impl Memories,
-        pause: impl FnMut() -> bool,
-    ) -> Result<Step, Fault> {
+        looks: &mut Looks<impl FnMut() -> bool>,
+    ) -> Result<Step, Stop> {
         let Some(claim) = to.claim_receiving() else {
             return Ok(Step::Claimed);
         };
         let receiver = &to.receive_ring();
         let within = receiver.as_ref().filter(|it| sender.is_within_frame(it));
-        let first = match within {
-            Some(_) => sender.head(),
-            None => match sender.next(memories).map_err(of_sender)? {
-                Some(first) => first,
-                None => return Ok(Step::Idle),
-            },
+        let next = sender.begun_or_next(memories).map_err(of_sender)?;
+        let Some(first) = next else {
+            return Ok(Step::Idle);
         };
-        let Some(packet) = Packet::open(sender, first, memories)? else {
-            return drop_frame(sender, first, memories);
+        let Some(packet) = Packet::open(&self.kept, (sender, first), memories, looks)? else {
+            return Ok(drop_frame(sender, first, memories)?);
         };
         let is_there = |it: &Ring<'_>| sender.taken() == 0 || sender.has_begun(it);
         let is_there = receiver.as_ref().is_some_and(is_there);
@@ -227,20 +231,27 @@ impl Direction {
                     },
                 };
                 let (source, target) = ((sender, first), (receiver, buffer));
-                let moved = packet::copy(own, packet, source, target, memories, pause)?;
-                finish(moved, source, receiver, to, memories)
+                let kept = &self.kept;
+                let moved = packet::copy(own, packet, kept, source, target, memories, looks)?;
+                Ok(finish(moved, source, receiver, to, memories)?)
             }
             (Verdict::Answered, _) => {
                 drop(claim);
-                match answer::give(&packet, own, from, to, memories)? {
-                    Answer::Given { interrupt } => answered(interrupt, (sender, first), memories),
-                    Answer::Impossible => drop_frame(sender, first, memories),
+                let given = answer::give(&packet, own, from, to, memories, looks);
+                if let Err(Stop::Interrupted) = given {
+                    packet.keep(&self.kept, (sender, first));
+                }
+                match given? {
+                    Answer::Given { interrupt } => {
+                        Ok(answered(interrupt, (sender, first), memories)?)
+                    }
+                    Answer::Impossible => Ok(drop_frame(sender, first, memories)?),
                     Answer::Claimed => Ok(Step::Claimed),
                     Answer::Waiting if receiver.is_some() => Ok(Step::Idle),
                     Answer::Waiting => Ok(self.wait_for_queue(to)),
                 }
             }
-            _ => drop_frame(sender, first, memories),
+            _ => Ok(drop_frame(sender, first, memories)?),
         }
     }
 
@@ -265,7 +276,7 @@ impl Direction {
         memories: &mut impl Memories,
     ) -> Result<Room, Fault> {
         if sender.taken() == 0 {
-            receiver.set_filled(0, 0);
+            receiver.begin_anew();
         }
         let mut buffer = receiver.next_to_fill(memories).map_err(of_receiver)?;
         if receiver.has_only(receiver.filled()) {
@@ -317,7 +328,7 @@ fn answered(
     (sender, first): (&Ring<'_>, u16),
     memories: &mut impl Memories,
 ) -> Result<Step, Fault> {
-    sender.set_taken(0);
+    sender.begin_anew();
     let wanted = sender.give_back(first, 0, memories).map_err(of_sender)?;
     Ok(Step::Moved {
         interrupt_sender: interrupt || wanted,
@@ -337,13 +348,14 @@ fn finish(
         0 => false,
         buffers => receiver.publish(buffers, memories).map_err(of_receiver)?,
     };
-    sender.set_taken(moved.taken);
     if moved.taken > 0 {
+        sender.set_taken(moved.taken);
         return Ok(Step::Moved {
             interrupt_sender: false,
             interrupt_receiver,
         });
     }
+    sender.begin_anew();
     let interrupt_sender = sender.give_back(frame, 0, memories).map_err(|broken| {
         // The receiver has the frame, and is to know of it: its line is published with the news of the link.
         if interrupt_receiver {
@@ -362,7 +374,7 @@ fn finish(
 
 /// Drops a frame, as a cable of which the other end is unplugged.
 fn drop_frame(sender: &Ring<'_>, frame: u16, memories: &mut impl Memories) -> Result<Step, Fault> {
-    sender.set_taken(0);
+    sender.begin_anew();
     let given_back = sender.give_back(frame, 0, memories);
     Ok(Step::Moved {
         interrupt_sender: given_back.map_err(|broken| (End::Sender, broken))?,

@@ -4,97 +4,135 @@
 
 use super::cursor::{self, Cursor, Fault};
 use super::header::{self, Form, HEADER, Verdict};
+use super::kept::Kept;
+use super::looks::{Looks, Stop};
 use super::memory::{End, Memories};
 use super::moved::Moved;
 use super::queue::{Broken, Ring};
 
+/// In `in_buffer`, beside the bytes of the first buffer's header that are done: all buffers are full, and their number is written there.
+const ENDS: u32 = 1 << 31;
+
 /// Moves a frame, or the rest of it where the last call has ended. `frame`: the first descriptor of the sender's buffer, `buffer`:
-/// that of the receiver's next one. The call moves a part only if `pause`, which is asked after the header and after each stretch, says
-/// that the caller has something else to do, or if the receiver has no buffer for the rest. A frame is dropped if it is shorter than a
+/// that of the receiver's next one. The call moves a part only if `looks` says that the caller has something else to do, or if the
+/// receiver has no buffer for the rest. A frame is dropped if it is shorter than a
 /// header, if it is larger than [`Form::most_bytes`], or if the receiver's buffers have no room for it.
 pub(super) fn copy(
     form: Form,
+    kept: &Kept,
     (sender, frame): (&Ring<'_>, u16),
     (receiver, buffer): (&Ring<'_>, u16),
     memories: &mut impl Memories,
-    mut pause: impl FnMut() -> bool,
-) -> Result<Moved, Fault> {
+    looks: &mut Looks<impl FnMut() -> bool>,
+) -> Result<Moved, Stop> {
     let taken = sender.taken();
+    if taken > 0 && taken != receiver.taken() {
+        // The receiver's card was reset since the frame's beginning was moved.
+        return Ok(Moved::DROPPED);
+    }
+    let mut source = kept.resume((sender, frame));
     let mut rest = Rest {
         receiver,
+        has_buffer: true,
         buffer,
-        source: Cursor::new(End::Sender, sender, frame),
-        target: Cursor::new(End::Receiver, receiver, buffer),
+        target: match sender.is_within_frame(receiver) {
+            true => Cursor::resume(End::Receiver, receiver),
+            false => Cursor::new(End::Receiver, receiver, buffer),
+        },
         taken,
         filled: receiver.filled(),
         in_buffer: receiver.bytes_in_buffer(),
     };
-    if taken == 0 {
-        match header::pass(form, &mut rest.source, &mut rest.target, memories)? {
-            Verdict::Passed => (rest.taken, rest.in_buffer) = (HEADER, HEADER),
-            Verdict::Dropped => return Ok(Moved::DROPPED),
-            Verdict::Refused => return Ok(Moved::REFUSED),
-        }
-    } else if taken != receiver.taken() {
-        // The receiver's card was reset since the frame's beginning was moved.
-        return Ok(Moved::DROPPED);
-    } else {
-        rest.source = Cursor::resume(End::Sender, sender);
-        if rest.in_buffer > 0 {
-            rest.target = Cursor::resume(End::Receiver, receiver);
+    let is_in_header = taken == 0 || rest.filled == 0 && rest.in_buffer < HEADER;
+    if is_in_header {
+        let target = (&mut rest.target, &mut rest.in_buffer);
+        match header::pass(form, &mut source, target, memories, looks) {
+            Ok(Verdict::Passed) => rest.taken = HEADER,
+            Ok(Verdict::Dropped) => return Ok(Moved::DROPPED),
+            Ok(Verdict::Refused) => return Ok(Moved::REFUSED),
+            Err(Stop::Interrupted) => {
+                kept.keep(&source, (sender, frame));
+                if source.read < HEADER {
+                    return Err(Stop::Interrupted);
+                }
+                rest.taken = HEADER;
+                return Ok(rest.leave());
+            }
+            Err(fault) => return Err(fault),
         }
     }
-    // Before it pauses, each call moves something, opens a further buffer, or ends the frame.
-    let mut has_done = rest.taken > taken;
+    // Before it stops, each call moves something, opens a further buffer, goes through some parts, or ends the frame.
+    let mut has_done = is_in_header;
     loop {
-        if has_done && pause() {
+        if has_done && looks.stops() {
             break;
         }
         has_done = true;
-        if rest.source.here(memories)? == 0 {
-            return rest.finish(memories);
+        match rest.go_on(form, &mut source.cursor, memories, looks) {
+            Ok(None) if rest.has_buffer => {}
+            Ok(None) | Err(Stop::Interrupted) => break,
+            Ok(Some(moved)) => return Ok(moved),
+            Err(fault) => return Err(fault),
         }
-        let left = form.most_bytes().saturating_sub(rest.taken);
-        if left == 0 {
-            return Ok(Moved::DROPPED);
-        }
-        if rest.target.here(memories)? == 0 {
-            if form != Form::Large {
-                return Ok(Moved::DROPPED);
-            }
-            rest.put(memories)?;
-            (rest.filled, rest.in_buffer) = (rest.filled + 1, 0);
-            let next = receiver.nth(rest.filled, memories);
-            match next.map_err(|broken| (End::Receiver, broken))? {
-                Some(next) => rest.buffer = next,
-                None => break,
-            }
-            rest.target = Cursor::new(End::Receiver, receiver, rest.buffer);
-        }
-        let (source, target) = (&mut rest.source, &mut rest.target);
-        let bytes = cursor::copy_stretch(source, target, left, memories)?;
-        rest.taken += bytes;
-        rest.in_buffer += bytes;
     }
-    rest.source.suspend((sender, frame));
+    source.cursor.suspend((sender, frame));
     Ok(rest.leave())
 }
 
 /// What is left of a frame, and where it goes.
 struct Rest<'a> {
     receiver: &'a Ring<'a>,
+    /// Whether the receiver has a buffer for it.
+    has_buffer: bool,
     /// The first descriptor of the receiver's present buffer.
     buffer: u16,
-    source: Cursor<'a>,
     target: Cursor<'a>,
     /// Bytes that have been moved, the header among them.
     taken: u32,
-    /// Buffers that are full, and bytes in the present one.
+    /// Buffers that are full, and bytes in the present one, or [`ENDS`].
     filled: u16,
     in_buffer: u32,
 }
 
 impl Rest<'_> {
+    /// Copies a stretch, opens a further buffer before it if need be, or ends the frame. Returns what was moved if it has ended.
+    fn go_on(
+        &mut self,
+        form: Form,
+        source: &mut Cursor<'_>,
+        memories: &mut impl Memories,
+        looks: &mut Looks<impl FnMut() -> bool>,
+    ) -> Result<Option<Moved>, Stop> {
+        if self.in_buffer & ENDS != 0 {
+            return self.write_number(memories, looks).map(Some);
+        }
+        if source.here(memories, looks)? == 0 {
+            return self.finish(memories, looks).map(Some);
+        }
+        let left = form.most_bytes().saturating_sub(self.taken);
+        if left == 0 {
+            return Ok(Some(Moved::DROPPED));
+        }
+        if self.target.here(memories, looks)? == 0 {
+            if form != Form::Large {
+                return Ok(Some(Moved::DROPPED));
+            }
+            self.put(memories)?;
+            (self.filled, self.in_buffer) = (self.filled + 1, 0);
+            let next = self.receiver.nth(self.filled, memories);
+            let Some(next) = next.map_err(|broken| (End::Receiver, broken))? else {
+                self.has_buffer = false;
+                return Ok(None);
+            };
+            self.buffer = next;
+            self.target = Cursor::new(End::Receiver, self.receiver, next);
+        }
+        let bytes = cursor::copy_stretch(source, &mut self.target, left, memories, looks)?;
+        self.taken += bytes;
+        self.in_buffer += bytes;
+        Ok(None)
+    }
+
     /// Writes the element of the used ring for the present buffer.
     fn put(&self, memories: &mut impl Memories) -> Result<(), Fault> {
         let element = [self.buffer.into(), self.in_buffer];
@@ -104,8 +142,9 @@ impl Rest<'_> {
 
     /// Leaves the rest for a later call.
     fn leave(&self) -> Moved {
-        if self.in_buffer > 0 {
-            self.target.suspend((self.receiver, self.buffer));
+        match self.has_buffer {
+            true => self.target.suspend((self.receiver, self.buffer)),
+            false => self.receiver.close(),
         }
         self.receiver.set_filled(self.filled, self.in_buffer);
         self.receiver.set_taken(self.taken);
@@ -116,16 +155,37 @@ impl Rest<'_> {
     }
 
     /// All bytes have been moved.
-    fn finish(&self, memories: &mut impl Memories) -> Result<Moved, Fault> {
+    fn finish(
+        &mut self,
+        memories: &mut impl Memories,
+        looks: &mut Looks<impl FnMut() -> bool>,
+    ) -> Result<Moved, Stop> {
         self.put(memories)?;
-        let buffers = self.filled + 1;
-        if buffers > 1 {
-            // It is there: the frame's beginning was written to it.
-            let first = self.receiver.nth(0, memories).ok().flatten();
-            let first = first.ok_or((End::Receiver, Broken))?;
-            let header = Cursor::new(End::Receiver, self.receiver, first);
-            header::write_number_of_buffers(header, buffers, memories)?;
+        if self.filled == 0 {
+            return Ok(Moved {
+                buffers: 1,
+                ..Moved::DROPPED
+            });
         }
+        // It is there: the frame's beginning was written to it.
+        let first = self.receiver.nth(0, memories).ok().flatten();
+        self.buffer = first.ok_or((End::Receiver, Broken))?;
+        self.target = Cursor::new(End::Receiver, self.receiver, self.buffer);
+        self.in_buffer = ENDS;
+        self.write_number(memories, looks)
+    }
+
+    /// Writes to the first buffer how many they are, and ends the frame.
+    fn write_number(
+        &mut self,
+        memories: &mut impl Memories,
+        looks: &mut Looks<impl FnMut() -> bool>,
+    ) -> Result<Moved, Stop> {
+        let (buffers, mut done) = (self.filled + 1, self.in_buffer & !ENDS);
+        let header = &mut self.target;
+        let written = header::write_number_of_buffers(header, &mut done, buffers, memories, looks);
+        self.in_buffer = ENDS | done;
+        written?;
         Ok(Moved {
             buffers,
             ..Moved::DROPPED

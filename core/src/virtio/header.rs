@@ -7,7 +7,9 @@
 //! receiving guest checks such a header as it does one from a network card that may be broken; EL2 passes on only what the
 //! receiver has accepted.
 
-use super::cursor::{Cursor, Fault};
+use super::cursor::Cursor;
+use super::kept::Source;
+use super::looks::{Looks, Stop};
 use super::memory::{End, Memories};
 use super::queue::Broken;
 
@@ -57,22 +59,24 @@ pub(super) enum Verdict {
     Refused,
 }
 
-/// Passes the header from the beginning of one buffer to that of another.
+/// Passes the header, or what is left of it, from the beginning of one buffer to that of another. `written`: its bytes that the other
+/// one has.
 pub(super) fn pass(
     form: Form,
-    source: &mut Cursor<'_>,
-    target: &mut Cursor<'_>,
+    source: &mut Source<'_, { HEADER as usize }>,
+    (target, written): (&mut Cursor<'_>, &mut u32),
     memories: &mut impl Memories,
-) -> Result<Verdict, Fault> {
-    let mut header = [0; HEADER as usize];
+    looks: &mut Looks<impl FnMut() -> bool>,
+) -> Result<Verdict, Stop> {
     let is_frame = match form {
         // It says nothing, since the sender has accepted nothing.
-        Form::Plain { offloads: false } => source.skip(HEADER, memories)?,
-        _ => source.read(&mut header, memories)?,
+        Form::Plain { offloads: false } => source.skip(memories, looks)?,
+        _ => source.read(memories, looks)?,
     };
     if !is_frame {
         return Ok(Verdict::Dropped);
     }
+    let mut header = source.header;
     let needs_offloads = header[FLAGS] & NEEDS_CHECKSUM != 0 || header[SEGMENTATION] != 0;
     match form {
         Form::Plain { .. } if needs_offloads => return Ok(Verdict::Refused),
@@ -85,21 +89,25 @@ pub(super) fn pass(
             header[BUFFERS..].copy_from_slice(&1_u16.to_le_bytes());
         }
     }
-    match (target.write(&header, memories)?, form) {
+    match (target.write(&header, written, memories, looks)?, form) {
         (true, _) => Ok(Verdict::Passed),
         (false, Form::Plain { .. }) => Ok(Verdict::Dropped),
         // The device never uses such a buffer, so every later frame would be dropped, too.
-        (false, Form::Large) => Err((End::Receiver, Broken)),
+        (false, Form::Large) => Err((End::Receiver, Broken).into()),
     }
 }
 
-/// Writes how many buffers the frame has. `header`: the beginning of the first one, which had room for the header.
+/// Writes how many buffers the frame has. `header`: the first one, which had room for the header, of which `done` bytes are done.
 pub(super) fn write_number_of_buffers(
-    mut header: Cursor<'_>,
+    header: &mut Cursor<'_>,
+    done: &mut u32,
     buffers: u16,
     memories: &mut impl Memories,
-) -> Result<(), Fault> {
-    let _ =
-        header.skip(BUFFERS as u32, memories)? && header.write(&buffers.to_le_bytes(), memories)?;
+    looks: &mut Looks<impl FnMut() -> bool>,
+) -> Result<(), Stop> {
+    let mut bytes = PLAIN;
+    bytes[BUFFERS..].copy_from_slice(&buffers.to_le_bytes());
+    let _ = header.skip(BUFFERS as u32, done, memories, looks)?
+        && header.write(&bytes, done, memories, looks)?;
     Ok(())
 }

@@ -16,9 +16,11 @@ mod device;
 mod direction;
 mod frame;
 mod header;
+mod kept;
 mod kind;
 #[cfg(test)]
 pub(crate) mod link_for_tests;
+mod looks;
 #[cfg(test)]
 #[cfg(loom)]
 mod loom_answer_tests;

@@ -4,7 +4,9 @@
 //! Packets may be larger than the receiver's buffer. Such a packet arrives as several, as section 5.10.6.3 allows: each has a part of
 //! the payload.
 
-use super::cursor::{self, Cursor, Fault};
+use super::cursor::{self, Cursor};
+use super::kept::{Kept, Source};
+use super::looks::{Looks, Stop};
 use super::memory::{End, Memories};
 use super::moved::Moved;
 use super::queue::{Broken, Ring};
@@ -30,16 +32,13 @@ const SEQPACKET: [u8; 2] = 2_u16.to_le_bytes();
 const MESSAGE_ENDS: u32 = 0b11;
 /// Most bytes of a packet with its header: Linux's limit of the payload (`VIRTIO_VSOCK_MAX_PKT_BUF_SIZE`), and the header.
 const MAX_PACKET: u32 = HEADER + 65_536;
-/// Most bytes of the first stretch in a call that goes on: it reads the header again before, which takes about as long as the copy
-/// of the bytes that this stretch is shorter.
-const FIRST_STRETCH: u32 = 512;
+/// In the receiver's `bytes_in_buffer`, above the bytes of the packet: one more than the bytes of the header that have been written, once
+/// the payload has.
+const WRITTEN: u32 = 24;
+const _: () = assert!(MAX_PACKET < 1 << WRITTEN && HEADER < u32::MAX >> WRITTEN);
 
-/// A packet of which the header has been read, once in a call.
-pub(super) struct Packet<'a> {
-    header: [u8; HEADER as usize],
-    /// The payload in the sender's buffer.
-    source: Cursor<'a>,
-}
+/// A packet of which the header has been read, once in all.
+pub(super) struct Packet<'a>(Source<'a, { HEADER as usize }>);
 
 /// What becomes of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,24 +53,32 @@ pub(super) enum Verdict {
 }
 
 impl<'a> Packet<'a> {
-    /// Reads the header from the sender's buffer with this first descriptor. `None`: the buffer is shorter.
+    /// Reads the header, or the rest of it, from the sender's buffer with this first descriptor. `None`: the buffer is shorter.
     pub fn open(
-        sender: &'a Ring<'a>,
-        first: u16,
+        kept: &Kept,
+        buffer: (&'a Ring<'a>, u16),
         memories: &impl Memories,
-    ) -> Result<Option<Self>, Fault> {
-        let mut source = Cursor::new(End::Sender, sender, first);
-        let mut header = [0; HEADER as usize];
-        let is_whole = source.read(&mut header, memories)?;
-        Ok(is_whole.then_some(Self { header, source }))
+        looks: &mut Looks<impl FnMut() -> bool>,
+    ) -> Result<Option<Self>, Stop> {
+        let mut packet = Self(kept.resume(buffer));
+        let is_whole = packet.0.read(memories, looks);
+        if let Err(Stop::Interrupted) = is_whole {
+            packet.keep(kept, buffer);
+        }
+        Ok(is_whole?.then_some(packet))
+    }
+
+    /// A later step goes on with the packet.
+    pub fn keep(&self, kept: &Kept, buffer: (&Ring<'_>, u16)) {
+        kept.keep(&self.0, buffer);
     }
 
     fn word(&self, at: usize) -> u32 {
-        u32::from_le_bytes([0, 1, 2, 3].map(|byte| self.header[at + byte]))
+        u32::from_le_bytes([0, 1, 2, 3].map(|byte| self.0.header[at + byte]))
     }
 
     fn half(&self, at: usize) -> [u8; 2] {
-        [self.header[at], self.header[at + 1]]
+        [self.0.header[at], self.0.header[at + 1]]
     }
 
     /// Bytes of the packet, as it says.
@@ -118,93 +125,157 @@ impl<'a> Packet<'a> {
 }
 
 /// Moves a packet, or the rest of it where the last call has ended, in stretches: as much as the receiver's buffer has room for. The
-/// call moves less if `pause`, which is asked after the header and after each stretch, says that the caller has something else to do.
+/// call moves less if `looks` says that the caller has something else to do.
 /// The packet arrives with `own` as its source, whatever the sender has written. A packet is dropped if it has fewer bytes than its
 /// header says.
 pub(super) fn copy<'a>(
     own: u32,
     mut packet: Packet<'a>,
+    kept: &Kept,
     (sender, first): (&'a Ring<'a>, u16),
     (receiver, buffer): (&Ring<'_>, u16),
     memories: &mut impl Memories,
-    mut pause: impl FnMut() -> bool,
-) -> Result<Moved, Fault> {
+    looks: &mut Looks<impl FnMut() -> bool>,
+) -> Result<Moved, Stop> {
     let before = sender.taken();
-    let all = packet.bytes();
-    // Since the first part was moved, the sender may have changed the header.
-    if all < before {
-        return Ok(Moved::DROPPED);
-    }
-    if before > 0 {
-        packet.source = Cursor::resume(End::Sender, sender);
-    }
-    let (mut taken, mut in_buffer) = (before.max(HEADER), receiver.bytes_in_buffer());
-    let mut payload = match in_buffer {
-        0 => Cursor::new(End::Receiver, receiver, buffer),
-        _ => Cursor::resume(End::Receiver, receiver),
+    let (target, bytes) = match sender.is_within_frame(receiver) {
+        true => (
+            Cursor::resume(End::Receiver, receiver),
+            receiver.bytes_in_buffer(),
+        ),
+        false => (Cursor::new(End::Receiver, receiver, buffer), 0),
     };
-    if in_buffer == 0 {
-        // The header comes last.
-        if !payload.skip(HEADER, memories)? {
-            return Err((End::Receiver, Broken));
-        }
-        in_buffer = HEADER;
-    }
-    // At most once in all: then it asks whether to pause.
-    loop {
-        // Each call moves something, or ends a packet.
-        if taken > before && pause() {
-            packet.source.suspend((sender, first));
-            payload.suspend((receiver, buffer));
-            receiver.set_filled(0, in_buffer);
-            receiver.set_taken(taken);
-            return Ok(Moved {
-                taken,
-                ..Moved::DROPPED
-            });
-        }
-        if taken == all || payload.here(memories)? == 0 {
-            break;
-        }
-        let most = match taken == before {
-            true => FIRST_STRETCH,
-            false => u32::MAX,
-        };
-        let most = most.min(all - taken);
-        let here = cursor::copy_stretch(&mut packet.source, &mut payload, most, memories)?;
-        if here == 0 {
-            return Ok(Moved::DROPPED);
-        }
-        taken += here;
-        in_buffer += here;
-    }
-    let has_more = taken < all;
-    if has_more && in_buffer == HEADER {
-        // The buffer has room for a header only.
-        return Err((End::Receiver, Broken));
-    }
-    let flags = match has_more && packet.half(TYPE) == SEQPACKET {
-        true => packet.word(FLAGS) & !MESSAGE_ENDS,
-        false => packet.word(FLAGS),
+    let mut part = Part {
+        receiver,
+        buffer,
+        target,
+        taken: before.max(HEADER),
+        in_buffer: bytes & ((1 << WRITTEN) - 1),
+        written: bytes >> WRITTEN,
     };
-    let mut header = packet.header;
-    let bytes = in_buffer - HEADER;
-    header[SOURCE..SOURCE + 8].copy_from_slice(&u64::from(own).to_le_bytes());
-    header[BYTES..BYTES + 4].copy_from_slice(&bytes.to_le_bytes());
-    header[FLAGS..FLAGS + 4].copy_from_slice(&flags.to_le_bytes());
-    Cursor::new(End::Receiver, receiver, buffer).write(&header, memories)?;
-    receiver
-        .put(0, [buffer.into(), in_buffer], memories)
-        .map_err(|broken| (End::Receiver, broken))?;
-    receiver.set_head_next(false);
+    let filled = match part.written {
+        0 => part.fill(&mut packet, before, memories, looks),
+        _ => Ok(true),
+    };
+    let ended = match filled {
+        Ok(false) => return Ok(Moved::DROPPED),
+        Ok(true) => part.end(own, &packet, memories, looks),
+        Err(stop) => Err(stop),
+    };
+    match ended {
+        Ok(()) => {}
+        Err(Stop::Interrupted) => {
+            packet.keep(kept, (sender, first));
+            return Ok(part.leave());
+        }
+        Err(fault) => return Err(fault),
+    }
+    let has_more = part.taken < packet.bytes();
     if has_more {
-        packet.source.suspend((sender, first));
+        packet.keep(kept, (sender, first));
+        receiver.close();
         receiver.set_filled(0, 0);
-        receiver.set_taken(taken);
+        receiver.set_taken(part.taken);
     }
     Ok(Moved {
         buffers: 1,
-        taken: if has_more { taken } else { 0 },
+        taken: if has_more { part.taken } else { 0 },
         ..Moved::DROPPED
     })
+}
+
+/// What of a packet goes to the receiver's present buffer.
+struct Part<'a> {
+    receiver: &'a Ring<'a>,
+    /// The first descriptor of that buffer.
+    buffer: u16,
+    target: Cursor<'a>,
+    /// Bytes of the packet that have been moved, the header among them.
+    taken: u32,
+    /// Bytes in the buffer, and one more than those of its header that have been written, which comes last.
+    in_buffer: u32,
+    written: u32,
+}
+
+impl Part<'_> {
+    /// Moves payload until the buffer is full, or the packet ends. Returns whether the packet has as many bytes as it says. `before`: bytes
+    /// that were moved before this call.
+    fn fill(
+        &mut self,
+        packet: &mut Packet<'_>,
+        before: u32,
+        memories: &mut impl Memories,
+        looks: &mut Looks<impl FnMut() -> bool>,
+    ) -> Result<bool, Stop> {
+        let all = packet.bytes();
+        let room = &mut self.in_buffer;
+        if !self.target.skip(HEADER, room, memories, looks)? {
+            return Err((End::Receiver, Broken).into());
+        }
+        // At most once in all: then it asks whether to pause.
+        loop {
+            // Each call moves something, goes through some parts, or ends a packet.
+            if self.taken > before && looks.stops() {
+                return Err(Stop::Interrupted);
+            }
+            if self.taken == all || self.target.here(memories, looks)? == 0 {
+                break;
+            }
+            let (from, to) = (&mut packet.0.cursor, &mut self.target);
+            let here = cursor::copy_stretch(from, to, all - self.taken, memories, looks)?;
+            if here == 0 {
+                return Ok(false);
+            }
+            self.taken += here;
+            self.in_buffer += here;
+        }
+        if self.taken < all && self.in_buffer == HEADER {
+            // The buffer has room for a header only.
+            return Err((End::Receiver, Broken).into());
+        }
+        self.target = Cursor::new(End::Receiver, self.receiver, self.buffer);
+        self.written = 1;
+        Ok(true)
+    }
+
+    /// Writes the header before the payload, and the element of the used ring.
+    fn end(
+        &mut self,
+        own: u32,
+        packet: &Packet<'_>,
+        memories: &mut impl Memories,
+        looks: &mut Looks<impl FnMut() -> bool>,
+    ) -> Result<(), Stop> {
+        let has_more = self.taken < packet.bytes();
+        let flags = match has_more && packet.half(TYPE) == SEQPACKET {
+            true => packet.word(FLAGS) & !MESSAGE_ENDS,
+            false => packet.word(FLAGS),
+        };
+        let mut header = packet.0.header;
+        let bytes = self.in_buffer - HEADER;
+        header[SOURCE..SOURCE + 8].copy_from_slice(&u64::from(own).to_le_bytes());
+        header[BYTES..BYTES + 4].copy_from_slice(&bytes.to_le_bytes());
+        header[FLAGS..FLAGS + 4].copy_from_slice(&flags.to_le_bytes());
+        let mut done = self.written - 1;
+        let written = self.target.write(&header, &mut done, memories, looks);
+        self.written = done + 1;
+        written?;
+        let element = [self.buffer.into(), self.in_buffer];
+        let put = self.receiver.put(0, element, memories);
+        put.map_err(|broken| (End::Receiver, broken))?;
+        self.receiver.set_head_next(false);
+        Ok(())
+    }
+
+    /// Leaves the rest for a later call.
+    fn leave(&self) -> Moved {
+        self.target.suspend((self.receiver, self.buffer));
+        let bytes = self.in_buffer | self.written << WRITTEN;
+        self.receiver.set_filled(0, bytes);
+        self.receiver.set_taken(self.taken);
+        Moved {
+            taken: self.taken,
+            ..Moved::DROPPED
+        }
+    }
 }

@@ -52,14 +52,16 @@ pub(super) struct Queue {
     /// Of a frame or packet that is moved in several steps, its bytes that have been moved, at both ends; zero: the next step begins
     /// one. Changed like the indices, as are the fields below.
     taken: AtomicU32,
-    /// At the receiver, the buffers of the frame that are full, and the bytes in the next one (`bytes_in_buffer`). At both ends, where the
-    /// walk through the present buffer goes on: its first descriptor (`head`), the address (`place`), and in `rest` the bytes that are
-    /// left of the part, the next descriptor, and how many descriptors may follow.
+    /// At the receiver, the buffers of the frame that are full, and the bytes in the next one (`bytes_in_buffer`); at the sender, the bytes
+    /// of the header that have been read. At both ends, if the walk through a buffer goes on (`is_open`), where: its first descriptor
+    /// (`head`), the address (`place`), and in `rest` the bytes that are left of the part, the next descriptor, and how many descriptors
+    /// may follow.
     filled: AtomicU16,
     head: AtomicU16,
     bytes_in_buffer: AtomicU32,
     place: AtomicU64,
     rest: AtomicU64,
+    is_open: AtomicBool,
     /// At the receiver of packets: an answer has used the buffer behind that of `head`, which has a part of a packet. So `head` stands
     /// for the next entry of the available ring.
     is_head_next: AtomicBool,
@@ -82,6 +84,7 @@ impl Queue {
                 bytes_in_buffer: AtomicU32::new(0),
                 place: AtomicU64::new(0),
                 rest: AtomicU64::new(0),
+                is_open: AtomicBool::new(false),
                 is_head_next: AtomicBool::new(false),
             }
         }
@@ -89,7 +92,7 @@ impl Queue {
 
     /// As after a reset of the device.
     pub fn reset(&self) {
-        for flag in [&self.ready, &self.is_head_next] {
+        for flag in [&self.ready, &self.is_open, &self.is_head_next] {
             flag.store(false, Ordering::Relaxed);
         }
         let short = [
@@ -161,6 +164,14 @@ impl Ring<'_> {
                 let entry = RING + 2 * u64::from(next.wrapping_add(number) % self.size);
                 self.load16(memories, self.available, entry).map(Some)
             }
+        }
+    }
+
+    /// The first descriptor of the buffer in which the last step has stopped; else the same as [`next`](Self::next).
+    pub fn begun_or_next(&self, memories: &impl Memories) -> Result<Option<u16>, Broken> {
+        match self.is_open() {
+            true => Ok(Some(self.head())),
+            false => self.next(memories),
         }
     }
 
@@ -265,13 +276,30 @@ impl Ring<'_> {
     /// Whether a step can go on where the last one has left both this transmit queue and the receiver's queue, within a buffer of
     /// each.
     pub fn is_within_frame(&self, receiver: &Ring<'_>) -> bool {
-        self.has_begun(receiver) && receiver.bytes_in_buffer() > 0
+        self.has_begun(receiver) && receiver.is_open()
     }
 
     /// Whether the receiver has the beginning of the frame of this transmit queue.
     pub fn has_begun(&self, receiver: &Ring<'_>) -> bool {
         let taken = self.taken();
         taken > 0 && taken == receiver.taken()
+    }
+
+    /// Whether the last step has stopped within a buffer, of which the walk goes on.
+    pub fn is_open(&self) -> bool {
+        self.queue.is_open.load(Ordering::Relaxed)
+    }
+
+    /// The last buffer is not gone on with.
+    pub fn close(&self) {
+        self.queue.is_open.store(false, Ordering::Relaxed);
+    }
+
+    /// Nothing has been moved of the next frame.
+    pub fn begin_anew(&self) {
+        self.close();
+        self.set_filled(0, 0);
+        self.set_taken(0);
     }
 
     /// The first descriptor of the buffer that [`suspend`](Self::suspend) has left.
@@ -295,6 +323,7 @@ impl Ring<'_> {
 
     /// The walk through the buffer with this first descriptor goes on later, at this place of the present part, of which so many bytes are left.
     pub fn suspend(&self, first: u16, buffer: &Buffer<'_>, place: u64, bytes: u32) {
+        self.queue.is_open.store(true, Ordering::Relaxed);
         self.queue.head.store(first, Ordering::Relaxed);
         let (next, ended) = buffer.next.map_or((0, ENDED), |next| (next, 0));
         let left = buffer.left | ended;
@@ -354,6 +383,11 @@ pub(super) struct Buffer<'a> {
 }
 
 impl Buffer<'_> {
+    /// Whether there is a next part.
+    pub fn goes_on(&self) -> bool {
+        self.next.is_some()
+    }
+
     /// The next part: where it is, and how many bytes it has; `None` behind the last one.
     pub fn next(&mut self, memories: &impl Memories) -> Result<Option<(GuestAddr, u32)>, Broken> {
         let Some(number) = self.next else {

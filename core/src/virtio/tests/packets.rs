@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Packets of sockets between two drivers, of which the second test's break rules.
 
-use super::driver::{AVAILABLE, BASE, Driver, Link, Memory, SECOND, SIZE};
+use super::driver::{AVAILABLE, BASE, BUFFERS, Driver, Link, Memory, SECOND, SIZE};
 use super::fuzz::Random;
 use crate::virtio::registers::*;
 use crate::virtio::{Effect, End, Kind, Memories, Step};
@@ -155,7 +155,7 @@ fn a_receiver_whose_buffers_have_no_room_for_payload_breaks_the_rules() {
 #[test]
 fn a_sender_that_begins_anew_within_a_packet_begins_with_a_whole_one() {
     // Within a buffer, and behind one.
-    for (steps, room, arrived) in [(2, 4096, &[1000][..]), (5, 1580, &[1536, 1000])] {
+    for (steps, room, arrived) in [(2, 4096, &[1000][..]), (4, 1580, &[1536, 1000])] {
         let (mut link, mut sender, mut receiver) = connected();
         for _ in 0..4 {
             receiver.add(&mut link, &[room], &[]);
@@ -177,7 +177,7 @@ fn a_sender_that_begins_anew_within_a_packet_begins_with_a_whole_one() {
 /// The rest of a packet would be the end of a message of which the new life has no beginning.
 #[test]
 fn a_receiver_that_begins_anew_within_a_packet_gets_nothing_of_it() {
-    for (steps, room) in [(1, 4096), (2, 4096), (5, 1580)] {
+    for (steps, room) in [(1, 4096), (2, 4096), (4, 1580)] {
         let (mut link, mut sender, mut receiver) = connected();
         receiver.add(&mut link, &[room], &[]);
         sender.add(&mut link, &[4044], &packet(STREAM, 0, &bytes(4000)));
@@ -192,19 +192,26 @@ fn a_receiver_that_begins_anew_within_a_packet_gets_nothing_of_it() {
     }
 }
 
-/// A call that goes on reads the header before it copies: with a whole stretch after it, the core would look too late.
+/// A call that goes on has the header, and copies as much as one that begins.
 #[test]
-fn a_call_that_goes_on_copies_less_before_it_looks() {
+fn a_call_that_goes_on_does_not_read_the_header_again() {
     let (mut link, mut sender, mut receiver) = connected();
     receiver.add(&mut link, &[4096], &[]);
     sender.add(&mut link, &[4044], &packet(STREAM, 0, &bytes(4000)));
-    // The header, seven stretches of 512 bytes and one of 416, and what gives the buffer to the receiver.
-    for _ in 0..9 {
+    // The header, and three stretches of 1,280 bytes.
+    for _ in 0..4 {
         assert!(matches!(link.short_step(), Step::Moved { .. }));
         assert_eq!(receiver.take(&link), None);
+        // The driver may not change it any more.
+        link.memory.write(End::Sender, BUFFERS + 8, &[7; 36]);
     }
-    assert!(matches!(link.short_step(), Step::Moved { .. }));
-    assert_eq!(receiver.take(&link).map(|it| it.len()), Some(4044));
+    // One of 160 bytes, and what gives the buffer to the receiver.
+    for _ in 0..2 {
+        assert_eq!(receiver.take(&link), None);
+        assert!(matches!(link.short_step(), Step::Moved { .. }));
+    }
+    let received = receiver.take(&link).unwrap();
+    assert_eq!(received[8..], packet(STREAM, 0, &bytes(4000))[8..]);
 }
 
 /// The queue of events of the sender's device.
