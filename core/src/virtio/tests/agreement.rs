@@ -274,7 +274,12 @@ impl Both {
                 self.drivers[number(end)] = None;
             }
             Action::Ready(end, is_ready) => self.write(end, QUEUE_READY, is_ready.into())?,
-            Action::Write(end, register, value) => self.write(end, register, value)?,
+            Action::Write(end, register, value) => {
+                self.write(end, register, value)?;
+                if let Some(driver) = &mut self.drivers[number(end)] {
+                    driver.is_misled |= register == QUEUE_NUM;
+                }
+            }
             Action::Send(bytes, cuts, empty) => {
                 self.frames = self.frames.wrapping_add(1);
                 let content: Vec<u8> = (0..bytes).map(|at| self.frames ^ at as u8).collect();
