@@ -168,6 +168,8 @@ pub struct CoreState<T> {
     /// When to park the vCPUs of `park_later`, and to notify another core of vCPUs that are parked here because this
     /// core runs a higher band.
     pub(super) notify_at: Ticks,
+    /// When it goes on to notify of the vCPUs in `rung`: a vCPU of a higher band did not wait for that. [`Ticks::NEVER`]: none is put off.
+    pub(super) rung_at: Ticks,
     /// Whether that was put off for an interrupt. It is put off once; after that, each decision goes on with it.
     pub(super) is_put_off: bool,
     /// What has happened since the core entered a guest last.
@@ -277,6 +279,7 @@ impl<T> CoreState<T> {
             parked_here: VcpuSet::EMPTY,
             park_later: VcpuSet::EMPTY,
             notify_at: Ticks::NEVER,
+            rung_at: Ticks::NEVER,
             is_put_off: false,
             since_entry: SinceEntry::default(),
             long_at: Ticks::NEVER,
@@ -611,7 +614,7 @@ impl<T> CoreState<T> {
     pub(super) fn next_own_deadline(&self) -> Ticks {
         let own = match self.is_unfinished {
             true => self.fetch_at,
-            false => self.fetch_at.min(self.notify_at),
+            false => self.fetch_at.min(self.notify_at).min(self.rung_at),
         };
         self.awaits.map_or(own, |it| own.min(it.until))
     }

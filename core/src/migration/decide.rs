@@ -12,7 +12,8 @@ use super::fetch::{Fetched, fetch, is_above_movable, is_urgent};
 use super::finish::finish;
 use super::gang::pause_gang;
 use super::interrupt::{
-    arm_alarm, arm_stale_alarm, disarm_alarm, is_overtaken, notify_rung, take_interrupts,
+    arm_alarm, arm_stale_alarm, disarm_alarm, is_overtaken, notify_rung, notify_vcpus,
+    take_interrupts,
 };
 use super::notify::set_running;
 use super::park::acquire_token;
@@ -80,23 +81,44 @@ pub fn next_action<P: Platform>(state: &mut State<P>, platform: &mut P) -> Next 
     }
 }
 
+/// How many vCPUs the core notifies before it enters one of a higher band. A guest may have rung the doorbells of all its vCPUs.
+const NOTIFIED_BEFORE_ENTRY: usize = 3;
+
 /// [`notify_rung`] after a decision. That may wake vCPUs of this core. If the vCPU that runs next has a higher band than these, and than each
-/// vCPU that migrates, the core does not decide again: the decision would be the same.
+/// vCPU that migrates, the core does not decide again: the decision would be the same. It then notifies a few vCPUs only, and the others a short time
+/// after it has entered that vCPU.
 #[inline(always)]
 fn notify_decided<P: Platform>(state: &mut State<P>, platform: &mut P) {
-    let (rung, stood) = (state.rung, !state.must_decide && !state.alarm_expired);
-    if rung.is_empty() {
-        return;
+    if !state.rung.is_empty() {
+        notify_some(state, platform);
     }
-    notify_rung(state, platform);
+}
+
+#[inline(never)]
+fn notify_some<P: Platform>(state: &mut State<P>, platform: &mut P) {
+    let stood = !state.must_decide && !state.alarm_expired;
     let is_below = |id| platform.shared().band(id) < state.decided_band;
-    if stood
-        && state.rung.is_empty()
-        && is_above_movable(state, platform)
+    let runs_higher = is_above_movable(state, platform)
         && !state.higher_band_waits()
         // At most 32 times: vCPUs.
-        && rung.iter().all(is_below)
-    {
+        && state.rung.iter().all(is_below);
+    if !runs_higher {
+        state.rung_at = Ticks::NEVER;
+        return notify_rung(state, platform);
+    }
+    if state.rung_at != Ticks::NEVER && platform.now() < state.rung_at {
+        return;
+    }
+    let first = state.rung.iter().take(NOTIFIED_BEFORE_ENTRY).collect();
+    let rest = state.rung - first;
+    state.rung = rest;
+    notify_vcpus(state, platform, first);
+    state.rung_at = Ticks::NEVER;
+    if !rest.is_empty() {
+        state.rung_at = platform.now().saturating_add(state.short_park_delay);
+        state.alarm_is_stale = true;
+    }
+    if stood && state.rung == rest && !state.higher_band_waits() {
         state.must_decide = false;
     }
 }

@@ -321,6 +321,7 @@ impl CoreSnapshot {
             parked_here,
             park_later,
             notify_at,
+            rung_at,
             is_put_off,
             since_entry,
             long_at,
@@ -340,7 +341,7 @@ impl CoreSnapshot {
             longest_wait: _,
             quiet: _,
         } = state;
-        assert!(rung.is_empty() && has_park_time.is_empty());
+        assert!(rung.is_empty() && *rung_at == Ticks::NEVER && has_park_time.is_empty());
         assert_eq!((*chore_at, *chore_is_due), (Ticks::NEVER, false));
         assert!(awaits.is_none_or(|it| *running == Some(it.id)));
         assert!(!must_decide && *deferred_until == Ticks::NEVER);
