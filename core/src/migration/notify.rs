@@ -14,6 +14,9 @@ use crate::schedule::{Band, Level, Ticks, VcpuState};
 use crate::sets::VcpuSet;
 use spumone_config::types::{PcpuId, VcpuId};
 
+/// How many parked vCPUs the core searches through before it looks for interrupts, and how many are few enough to do so before other work.
+const FEW_PARKED: usize = 4;
+
 /// Makes `to` the running vCPU of this core, as was decided; `None`: the core idles. The registers of the vCPU that ran
 /// before stay on the core until another vCPU needs the core.
 #[inline(always)]
@@ -292,15 +295,30 @@ pub(super) fn publish_and_notify<P: Platform>(state: &mut State<P>, platform: &m
             state.must_decide = true;
             return;
         }
-        if !state.parked_here.is_empty()
-            && level != Level::IDLE
-            && let Some(id) = next_to_notify(state, platform)
-        {
-            notify_other_core(state, platform, id, To::Idle);
+        if !state.parked_here.is_empty() && level != Level::IDLE {
+            notify_idle_core(state, platform);
         }
     } else {
         publish_above_lowest(state, platform, now, level);
     }
+}
+
+/// Notifies an idle core of one parked vCPU, or has the next decision do it.
+#[inline(always)]
+fn notify_idle_core<P: Platform>(state: &mut State<P>, platform: &mut P) {
+    match next_to_notify(state, platform) {
+        Ok(None) => {}
+        Ok(Some(id)) if !is_interrupted_beside_many(state, platform) => {
+            notify_other_core(state, platform, id, To::Idle);
+        }
+        Ok(Some(_)) | Err(Interrupted) => state.must_decide = true,
+    }
+}
+
+/// Whether the core is interrupted, and has parked so many vCPUs that a search through them takes long.
+#[inline(always)]
+fn is_interrupted_beside_many<P: Platform>(state: &State<P>, platform: &P) -> bool {
+    state.parked_here.count() as usize >= FEW_PARKED && platform.is_interrupted()
 }
 
 /// As [`publish_and_notify`], for a level above the lowest band that moves.
@@ -342,7 +360,12 @@ fn notify_again<P: Platform>(state: &mut State<P>, platform: &mut P, now: Ticks)
         return put_off(state, platform);
     }
     let above_lowest = notify_of_above_lowest(state, platform);
-    let next = next_to_notify(state, platform);
+    if is_interrupted_beside_many(state, platform) {
+        return put_off(state, platform);
+    }
+    let Ok(next) = next_to_notify(state, platform) else {
+        return put_off(state, platform);
+    };
     if next.is_some() && platform.is_interrupted() {
         return put_off(state, platform);
     }
@@ -437,16 +460,23 @@ fn notify_of_cut_off<P: Platform>(
     platform: &mut P,
     vcpus: VcpuSet,
 ) -> Option<VcpuId> {
-    let id = first_parked(state, platform, vcpus, false)?;
+    // If the search is interrupted, the core notifies at the end of the park delay, or when it notifies again.
+    let id = first_parked(state, platform, vcpus, false).ok()??;
     notify_other_core(state, platform, id, To::Any);
     Some(id)
 }
 
 /// The parked vCPU for which this core notifies another core next: a vCPU that is runnable or cut off.
 #[inline(always)]
-fn next_to_notify<P: Platform>(state: &mut State<P>, platform: &P) -> Option<VcpuId> {
+fn next_to_notify<P: Platform>(
+    state: &mut State<P>,
+    platform: &P,
+) -> Result<Option<VcpuId>, Interrupted> {
     first_parked(state, platform, state.parked_here, true)
 }
+
+/// A search through many parked vCPUs was interrupted.
+struct Interrupted;
 
 /// Of these vCPUs, the first that this core has parked and that is cut off here or, if `or_runnable`, runnable. A runnable
 /// vCPU comes before a sleeping one, then a higher band before a lower one.
@@ -456,11 +486,14 @@ fn first_parked<P: Platform>(
     platform: &P,
     vcpus: VcpuSet,
     or_runnable: bool,
-) -> Option<VcpuId> {
+) -> Result<Option<VcpuId>, Interrupted> {
     let current = state.scheduler.current_band();
     let mut best = None;
     // At most 32 times: vCPUs.
-    for id in vcpus.iter() {
+    for (number, id) in vcpus.iter().enumerate() {
+        if number % FEW_PARKED == FEW_PARKED - 1 && platform.is_interrupted() {
+            return Err(Interrupted);
+        }
         let parked = platform
             .shared()
             .slot(id)
@@ -478,7 +511,7 @@ fn first_parked<P: Platform>(
             best = Some((rank, id));
         }
     }
-    best.map(|(_, id)| id)
+    Ok(best.map(|(_, id)| id))
 }
 
 /// This core ran a higher band until now, and can again run the vCPUs whose home it is: calls back those that are on

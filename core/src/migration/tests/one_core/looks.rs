@@ -213,3 +213,22 @@ fn what_is_put_off_comes_once_the_higher_band_sleeps() {
     );
     assert_eq!(core.state.rung_at, Ticks::NEVER);
 }
+
+/// A search through many parked vCPUs takes long: an interrupt does not wait for it.
+#[test]
+fn the_core_looks_before_it_searches_through_many_parked_vcpus() {
+    for (parked, notifies) in [(3, true), (6, false)] {
+        let mut core = Core::steal(&[Band::LOWEST; 8]);
+        for id in 0..=parked {
+            core.admit(id, VcpuState::Runnable);
+        }
+        core.dispatch();
+        for id in 1..=parked {
+            core.park(id);
+        }
+        core.machine.pending = [VcpuId(0)].into();
+        core.publish_and_notify(core.machine.now);
+        assert_eq!(core.machine.kicks.is_empty(), !notifies);
+        assert!(notifies || core.state.must_decide);
+    }
+}
