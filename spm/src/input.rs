@@ -53,10 +53,21 @@ impl From<io::Error> for Unreadable {
 /// Reads the regular file at `path`, which has at most `limit` bytes.
 pub fn read(path: &Path, limit: u64) -> Result<Vec<u8>, Unreadable> {
     // Before it is opened: to open a FIFO waits for a writer.
-    if let Some(what) = other_than_file(fs::metadata(path)?.file_type()) {
+    let metadata = fs::metadata(path)?;
+    if let Some(what) = other_than_file(metadata.file_type()) {
         return Err(Unreadable::NoFile(what));
     }
-    all(File::open(path)?, limit)
+    if metadata.len() > limit {
+        return Err(Unreadable::TooLarge(limit));
+    }
+    let mut bytes = Vec::new();
+    // At once: a vector that grows takes twice its size. Files of /proc say that they are empty.
+    let room = usize::try_from(metadata.len()).unwrap_or(usize::MAX);
+    bytes
+        .try_reserve_exact(room.saturating_add(1))
+        .map_err(|_| io::Error::from(io::ErrorKind::OutOfMemory))?;
+    append(File::open(path)?, limit, &mut bytes)?;
+    Ok(bytes)
 }
 
 /// Reads a text file of at most [`MAX_TEXT`] bytes.
@@ -66,15 +77,12 @@ pub fn text(files: &Files, path: &Path) -> Result<String, Unreadable> {
     String::from_utf8(bytes).map_err(|error| invalid(error).into())
 }
 
-/// Reads `input` to its end, which comes after at most `limit` bytes.
-pub fn all(input: impl Read, limit: u64) -> Result<Vec<u8>, Unreadable> {
-    let mut bytes = Vec::new();
-    input
-        .take(limit.saturating_add(1))
-        .read_to_end(&mut bytes)?;
-    match bytes.len() as u64 > limit {
+/// Appends all of `input`, which has at most `limit` bytes.
+pub fn append(input: impl Read, limit: u64, bytes: &mut Vec<u8>) -> Result<(), Unreadable> {
+    let read = input.take(limit.saturating_add(1)).read_to_end(bytes)?;
+    match read as u64 > limit {
         true => Err(Unreadable::TooLarge(limit)),
-        false => Ok(bytes),
+        false => Ok(()),
     }
 }
 

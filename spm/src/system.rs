@@ -3,7 +3,7 @@
 
 use crate::device_tree::{self, DeviceTree};
 use crate::failure::{Failure, Source, Sources};
-use crate::guest_files::{Contents, Reader};
+use crate::guest_files::{Contents, Reader, Store};
 use crate::hypervisor::{ASSUMED_SIZE, Hypervisor};
 use crate::input::{self, Files};
 use crate::progress::Progress;
@@ -92,6 +92,7 @@ pub fn load_from(
     };
     progress.step("reading the guests' files");
     let machine = description.board.memory.value.min(board.memory.max);
+    let mut store = Store::new(files);
     let contents: Vec<_> = description
         .guests
         .iter()
@@ -99,7 +100,7 @@ pub fn load_from(
         .take(MAX_GUESTS)
         .map(|guest| {
             let reader = Reader {
-                files,
+                store: &mut store,
                 guest,
                 scheduler: &description.scheduler,
                 folder: &folder,
@@ -108,6 +109,8 @@ pub fn load_from(
             reader.read(&mut problems)
         })
         .collect();
+    // The packed bytes of a file that was unpacked are needed no longer.
+    drop(store);
     let known: Vec<_> = contents
         .iter()
         .map(|contents| contents.as_ref().map(|it| it.files.clone()))
@@ -121,7 +124,10 @@ pub fn load_from(
     };
     progress.step("making device trees");
     let contents: Vec<_> = contents.into_iter().flatten().collect();
-    let blobs: Vec<_> = contents.iter().map(|it| it.dtb.as_deref()).collect();
+    let blobs = contents
+        .iter()
+        .map(|it| it.dtb.as_deref().map(Vec::as_slice));
+    let blobs: Vec<_> = blobs.collect();
     let trees = device_tree::all(&description, &board, &blobs, &plan)
         .map_err(|problems| Failure::refused(problems, &sources))?;
     let facts: Vec<_> = trees.iter().map(DeviceTree::facts).collect();
