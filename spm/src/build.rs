@@ -6,6 +6,7 @@ use crate::command::{Command, help};
 use crate::failure::Failure;
 use crate::hypervisor;
 use crate::key::SecretKey;
+use crate::output::{self, say};
 use crate::progress::Progress;
 use crate::summary;
 use crate::system::{self, System, SystemArgs};
@@ -76,14 +77,14 @@ impl Command for BuildArgs {
                 built.system.packed.system.version,
             );
             let report = json!({ "ok": true, "output": output, "size": built.size, "key": key, "version": version, "system": system });
-            println!("{report:#}");
+            output::json(&report);
         } else {
             let mib = built.size as f64 / MIB as f64;
             let signed = key.map(|key| {
                 let version = built.system.packed.system.version;
                 format!(", version {version}, signed with {}", key.public_hex())
             });
-            println!(
+            say!(
                 "{}: {mib:.1} MiB{}",
                 output.display(),
                 signed.unwrap_or_default()

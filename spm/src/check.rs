@@ -4,6 +4,7 @@
 use crate::command::{Command, help};
 use crate::failure::Failure;
 use crate::hypervisor;
+use crate::output::{self, say};
 use crate::progress::Progress;
 use crate::summary;
 use crate::system::{self, SystemArgs};
@@ -40,15 +41,14 @@ impl Command for CheckArgs {
         let system = system::load(&self.system.description, built.as_ref(), &progress)?;
         drop(progress);
         if self.json {
-            println!(
-                "{:#}",
-                json!({ "ok": true, "trusted": summary::trusted(&system), "system": summary::json(&system) })
+            output::json(
+                &json!({ "ok": true, "trusted": summary::trusted(&system), "system": summary::json(&system) }),
             );
             return Ok(ExitCode::SUCCESS);
         }
-        print!("{}", summary::text(&self.system.description, &system));
+        output::print(&summary::text(&self.system.description, &system));
         if built.is_none() {
-            println!("\nThe hypervisor was not found: its size is assumed.");
+            say!("\nThe hypervisor was not found: its size is assumed.");
         }
         Ok(ExitCode::SUCCESS)
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Why a command failed, how the failure is shown, and the exit codes.
 
+use crate::output::{self, note};
 use miette::{LabeledSpan, MietteDiagnostic, NamedSource, Report};
 use serde_json::{Value, json};
 use spumone_config::problem::{Label, Problem, SourceFile};
@@ -143,8 +144,8 @@ impl Failure {
     /// Shows the failure: as text on standard error, or as JSON on standard output.
     pub fn report(self, json: bool) -> ExitCode {
         match json {
-            true => println!("{}", self.json_text()),
-            false => eprintln!("{}", self.text()),
+            true => output::json(&self.to_json()),
+            false => note!("{}", self.text()),
         }
         ExitCode::from(match self {
             Self::Refused { .. } => EXIT_REFUSED,

@@ -7,6 +7,7 @@
 use crate::command::{Command, help};
 use crate::failure::Failure;
 use crate::input;
+use crate::output::say;
 use clap::{Args, Subcommand};
 use ed25519_compact::{KeyPair, Seed};
 use spumone_config::packed::{Seal, Trust};
@@ -70,7 +71,7 @@ fn show(file: &Path) -> Result<ExitCode, Failure> {
         Some(public) => public,
         None => SecretKey::read(file)?.public(),
     };
-    println!("{PUBLIC} {}", hex(&public));
+    say!("{PUBLIC} {}", hex(&public));
     Ok(ExitCode::SUCCESS)
 }
 
@@ -105,7 +106,7 @@ fn new(name: &Path) -> Result<ExitCode, Failure> {
         SecretKey::random().map_err(|error| Failure::io("read", Path::new(RANDOM), &error))?;
     write_new(&secret, 0o600, SECRET, &key.seed())?;
     write_new(&public, 0o644, PUBLIC, &key.public())?;
-    println!("{} and {}", secret.display(), public.display());
+    say!("{} and {}", secret.display(), public.display());
     Ok(ExitCode::SUCCESS)
 }
 

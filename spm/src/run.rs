@@ -7,6 +7,7 @@ use crate::console::{Console, IDLE, Pipe, Reader};
 use crate::failure::Failure;
 use crate::hypervisor;
 use crate::key::SecretKey;
+use crate::output::{self, note};
 use crate::permission;
 use crate::qemu;
 use crate::system::{System, SystemArgs};
@@ -119,8 +120,8 @@ impl command::Command for RunArgs {
             .with(&self.qemu_args);
         if self.gdb {
             let elf = hypervisor::find(self.system.hypervisor.as_deref())?;
-            eprintln!("QEMU waits for a debugger. In another terminal:");
-            eprintln!(
+            note!("QEMU waits for a debugger. In another terminal:");
+            note!(
                 "  gdb-multiarch -ex 'target remote :1234' {}",
                 elf.display()
             );
@@ -137,7 +138,7 @@ fn start(mut qemu: Command, args: &RunArgs, system: &System) -> Result<ExitCode,
         true => Reader::Terminal,
         false => Reader::File,
     };
-    let mut shown = Console::new(system, reader, io::stdout());
+    let mut shown = Console::new(system, reader, output::Stdout);
     let mut log = match &args.log {
         Some(path) => {
             let file = File::create(path).map_err(|error| Failure::io("write", path, &error))?;
@@ -212,7 +213,7 @@ fn start(mut qemu: Command, args: &RunArgs, system: &System) -> Result<ExitCode,
         _ if stopping_since.is_none() => exit_code(status),
         _ if number != 0 => ExitCode::from(128 + number as u8),
         Some((seconds, _)) => {
-            eprintln!("\nspm: stopped the machine after {seconds} s");
+            note!("\nspm: stopped the machine after {seconds} s");
             ExitCode::from(EXIT_TIMEOUT)
         }
         None => exit_code(status),

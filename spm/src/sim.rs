@@ -5,6 +5,7 @@ mod power;
 
 use crate::command::{Command, help};
 use crate::failure::Failure;
+use crate::output::{self, note, say};
 use crate::progress::Progress;
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser};
@@ -166,7 +167,7 @@ impl Command for SimArgs {
         }
         if self.json {
             let runs: Vec<_> = rows.iter().map(Row::json).collect();
-            println!("{:#}", json!({ "ok": true, "runs": runs }));
+            output::json(&json!({ "ok": true, "runs": runs }));
         } else {
             show(&rows);
             show_effort(rows.iter().map(|it| &it.outcome), started);
@@ -338,7 +339,7 @@ fn show_effort<'a>(outcomes: impl Iterator<Item = &'a Outcome>, started: Instant
         events += outcome.counters.events;
     }
     let seconds = started.elapsed().as_secs_f64();
-    eprintln!("\n{events} events, {moves} moves in {seconds:.1} s of this machine");
+    note!("\n{events} events, {moves} moves in {seconds:.1} s of this machine");
 }
 
 fn micros(time: Ticks) -> f64 {
@@ -346,11 +347,12 @@ fn micros(time: Ticks) -> f64 {
 }
 
 fn show(rows: &[Row]) {
-    println!(
+    say!(
         "{:51} | for each {:16} | longest, in µs",
-        "", "switch, decision, notice"
+        "",
+        "switch, decision, notice"
     );
-    println!(
+    say!(
         "cores  guest vCPUs  policy    load  seed  time/ideal      moves |    EL2  kicks   slots  cores asked | dispatch   wait"
     );
     for row in rows {
@@ -361,7 +363,7 @@ fn show(rows: &[Row]) {
         } = row;
         let counters = &outcome.counters;
         let over_ideal = over_ideal.map_or("-".to_owned(), |it| format!("{it:.3}"));
-        println!(
+        say!(
             "{:5}  {:5} {:5}  {:8}  {:3} %  {:4}  {over_ideal:>10} {:>10} | {:6.0} {:6.2}  {:6.2} {:12.2} | {:8.2} {:6.0}",
             run.setup.cores,
             run.setup.guest_cores,

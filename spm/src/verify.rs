@@ -6,6 +6,7 @@ use crate::command::{Command, help};
 use crate::failure::Failure;
 use crate::input;
 use crate::key::{self, hex};
+use crate::output::{self, say};
 use clap::Args;
 use serde_json::json;
 use spumone_config::PhysAddr;
@@ -75,13 +76,13 @@ impl Command for VerifyArgs {
             let guests = verified.system.guests.iter();
             let guests: Vec<_> = guests.map(|guest| guest.name.as_str()).collect();
             let report = json!({ "ok": true, "image": self.image, "key": key, "version": version, "guests": guests });
-            println!("{report:#}");
+            output::json(&report);
         } else {
             let signed = match key {
                 Some(key) => format!("version {version}, signed with {key}"),
                 None => "not signed".to_owned(),
             };
-            println!("{path}: every part has its hash; {signed}");
+            say!("{path}: every part has its hash; {signed}");
         }
         Ok(ExitCode::SUCCESS)
     }

@@ -8,6 +8,7 @@ mod words;
 use self::row::Row;
 use super::{SimArgs, failure, guest_cores, show_effort, simulate};
 use crate::failure::Failure;
+use crate::output;
 use crate::progress::Progress;
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use serde_json::json;
@@ -150,7 +151,7 @@ pub(super) fn run(args: &SimArgs) -> Result<ExitCode, Failure> {
     }
     if args.json {
         let runs: Vec<_> = rows.iter().map(words::json).collect();
-        println!("{:#}", json!({ "ok": true, "runs": runs }));
+        output::json(&json!({ "ok": true, "runs": runs }));
     } else {
         words::show(&rows);
         show_effort(rows.iter().map(|it| &it.outcome), started);

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What `spm` does if what it writes is not read, or names of files are not text.
+
+// Tests may unwrap.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+mod support;
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use support::{SYSTEM, stderr};
+use tempfile::TempDir;
+
+const SIGPIPE: i32 = 13;
+
+/// With a system, a bad one, and an image.
+fn folder() -> TempDir {
+    let folder = support::folder();
+    let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
+    write("system.toml", SYSTEM);
+    write("bad.toml", &SYSTEM.replace("16MiB", "x"));
+    let key = support::spm(folder.path(), &["key", "new", "k"]);
+    assert!(key.status.success());
+    let build = "build system.toml --hypervisor spumone -o a.img --sign k.key";
+    let build: Vec<_> = build.split(' ').collect();
+    assert!(support::spm(folder.path(), &build).status.success());
+    folder
+}
+
+/// Commands that print something on standard output.
+const PRINTING: &[&str] = &[
+    "check system.toml --hypervisor spumone",
+    "check --json system.toml --hypervisor spumone",
+    "check --json bad.toml",
+    "build system.toml --hypervisor spumone -o b.img",
+    "build --json system.toml --hypervisor spumone -o b.img",
+    "verify a.img",
+    "verify --json a.img",
+    "key show k.pub",
+    "key new k2",
+    "explain system.toml",
+    "sim --cores 1 --json",
+    "bench --list",
+    "--help",
+    "--version",
+];
+
+/// Runs `spm` with these files as its outputs.
+fn run(folder: &Path, command: &str, out: impl Into<Stdio>, errors: impl Into<Stdio>) -> Output {
+    let mut spm = Command::new(env!("CARGO_BIN_EXE_spm"));
+    spm.args(command.split(' ')).current_dir(folder);
+    spm.env("NO_COLOR", "1").stdout(out).stderr(errors);
+    spm.spawn().unwrap().wait_with_output().unwrap()
+}
+
+fn full() -> File {
+    File::options().write(true).open("/dev/full").unwrap()
+}
+
+#[test]
+fn an_output_that_takes_no_more_is_said_in_one_line() {
+    let folder = folder();
+    for command in PRINTING {
+        let output = run(folder.path(), command, full(), Stdio::piped());
+        let said = stderr(&output);
+        // The simulator also says how long it has taken.
+        let mut lines = said
+            .lines()
+            .filter(|it| !it.contains(" events, "))
+            .filter(|it| !it.is_empty());
+        let line = lines.next().unwrap_or_default();
+        assert!(
+            line.starts_with("spm: cannot write to standard output: "),
+            "{command}: {said}"
+        );
+        assert_eq!(
+            (lines.next(), output.status.code()),
+            (None, Some(3)),
+            "{command}: {said}"
+        );
+    }
+}
+
+#[test]
+fn without_a_reader_it_ends_by_sigpipe_without_a_word() {
+    let folder = folder();
+    for command in PRINTING.iter().filter(|it| !it.starts_with("sim")) {
+        let (reader, writer) = io::pipe().unwrap();
+        drop(reader);
+        let output = run(folder.path(), command, writer, Stdio::piped());
+        let said = stderr(&output);
+        assert_eq!(
+            (said.as_str(), output.status.signal()),
+            ("", Some(SIGPIPE)),
+            "{command}"
+        );
+    }
+}
+
+#[test]
+fn messages_that_nobody_reads_change_no_exit_code() {
+    let folder = folder();
+    for (command, code) in [
+        ("check bad.toml", 1),
+        ("check missing.toml", 3),
+        ("bench", 2),
+        ("chek", 2),
+    ] {
+        let output = run(folder.path(), command, Stdio::piped(), full());
+        assert_eq!(output.status.code(), Some(code), "{command}");
+        let (reader, writer) = io::pipe().unwrap();
+        drop(reader);
+        let output = run(folder.path(), command, Stdio::piped(), writer);
+        assert_eq!(output.status.code(), Some(code), "{command}");
+    }
+}
