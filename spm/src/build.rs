@@ -76,7 +76,7 @@ impl Command for BuildArgs {
                 key.as_ref().map(SecretKey::public_hex),
                 built.system.packed.system.version,
             );
-            let report = json!({ "ok": true, "output": output, "size": built.size, "key": key, "version": version, "system": system });
+            let report = json!({ "ok": true, "output": output.to_string_lossy(), "size": built.size, "key": key, "version": version, "system": system });
             output::json(&report);
         } else {
             let mib = built.size as f64 / MIB as f64;

@@ -213,7 +213,7 @@ fn problem_json(problem: &Problem, sources: &Sources, [own, board]: &[Lines<'_>;
         let (line, column) = lines.position(label.span.start);
         let (end_line, end_column) = lines.position(label.span.end);
         json!({
-            "file": source.path,
+            "file": source.path.to_string_lossy(),
             "line": line,
             "column": column,
             "end_line": end_line,

@@ -75,7 +75,7 @@ impl Command for VerifyArgs {
         if self.json {
             let guests = verified.system.guests.iter();
             let guests: Vec<_> = guests.map(|guest| guest.name.as_str()).collect();
-            let report = json!({ "ok": true, "image": self.image, "key": key, "version": version, "guests": guests });
+            let report = json!({ "ok": true, "image": self.image.to_string_lossy(), "key": key, "version": version, "guests": guests });
             output::json(&report);
         } else {
             let signed = match key {

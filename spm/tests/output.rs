@@ -6,8 +6,11 @@
 
 mod support;
 
+use serde_json::Value;
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -116,4 +119,45 @@ fn messages_that_nobody_reads_change_no_exit_code() {
         let output = run(folder.path(), command, Stdio::piped(), writer);
         assert_eq!(output.status.code(), Some(code), "{command}");
     }
+}
+
+/// Paths in JSON are text: what is none in them is replaced.
+#[test]
+fn json_has_paths_that_are_no_text() {
+    let folder = folder();
+    let strange = |name: &[u8]| folder.path().join(OsStr::from_bytes(name));
+    fs::copy(folder.path().join("bad.toml"), strange(b"\xffbad.toml")).unwrap();
+    fs::copy(folder.path().join("system.toml"), strange(b"\xff.toml")).unwrap();
+    fs::copy(folder.path().join("a.img"), strange(b"\xff.img")).unwrap();
+    let json = |code: i32, args: &[&[u8]]| -> Value {
+        let mut spm = Command::new(env!("CARGO_BIN_EXE_spm"));
+        spm.args(args.iter().map(|it| OsStr::from_bytes(it)));
+        let output = spm
+            .arg("--json")
+            .current_dir(folder.path())
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(code), "{}", stderr(&output));
+        serde_json::from_slice(&output.stdout).unwrap()
+    };
+    let refused = json(1, &[b"check", b"\xffbad.toml"]);
+    let file = &refused["problems"][0]["labels"][0]["file"];
+    assert_eq!(file, "\u{fffd}bad.toml", "{refused}");
+    let built = json(
+        0,
+        &[
+            b"build",
+            b"\xff.toml",
+            b"--hypervisor",
+            b"spumone",
+            b"-o",
+            b"\xfe.img",
+        ],
+    );
+    assert_eq!(built["output"], "\u{fffd}.img");
+    let verified = json(0, &[b"verify", b"\xff.img"]);
+    assert_eq!(verified["image"], "\u{fffd}.img");
+    let missing = json(3, &[b"check", b"\xfe.toml"]);
+    let message = missing["error"]["message"].as_str().unwrap();
+    assert!(message.contains("\u{fffd}.toml"), "{message}");
 }
