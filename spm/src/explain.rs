@@ -46,7 +46,7 @@ impl Command for ExplainArgs {
 
 fn explain(mut input: File, is_named: bool, out: impl Write) -> io::Result<()> {
     let kind = input.metadata()?.file_type();
-    let screen = Screen::new([], Reader::File);
+    let screen = Screen::new([], Reader::File).foreign();
     // A serial line is joined in the middle of a line. Standard input may be a terminal too, where a user types whole lines.
     let mut console = match is_named && kind.is_char_device() {
         true => Console::joining(screen, out),

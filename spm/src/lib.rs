@@ -17,6 +17,7 @@ mod command;
 mod console;
 mod demo;
 mod device_tree;
+mod escape;
 mod explain;
 mod failure;
 pub mod fuzz;
@@ -48,7 +49,8 @@ pub fn main() -> ExitCode {
 fn run() -> ExitCode {
     let cli = match cli::Cli::try_parse() {
         Ok(cli) => cli,
-        Err(error) => return shown(&error),
+        // The same error again, of arguments that a terminal may get.
+        Err(error) => return shown(&escaped_arguments().err().unwrap_or(error)),
     };
     let command = cli.command();
     match command.run() {
@@ -59,6 +61,11 @@ fn run() -> ExitCode {
     }
 }
 
+fn escaped_arguments() -> Result<cli::Cli, clap::Error> {
+    let arguments = std::env::args_os();
+    cli::Cli::try_parse_from(arguments.map(|it| escape::line(&it.to_string_lossy())))
+}
+
 /// Shows the help that was asked for, or what is wrong with the command line.
 fn shown(error: &clap::Error) -> ExitCode {
     let text = error.render();
@@ -67,9 +74,9 @@ fn shown(error: &clap::Error) -> ExitCode {
         io::stdout().is_terminal(),
         io::stderr().is_terminal(),
     ) {
-        (true, _, true) => output::tell(&text.ansi().to_string()),
+        (true, _, true) => output::tell_styled(&text.ansi().to_string()),
         (true, _, false) => output::tell(&text.to_string()),
-        (false, true, _) => output::print(&text.ansi().to_string()),
+        (false, true, _) => output::print_styled(&text.ansi().to_string()),
         (false, false, _) => output::print(&text.to_string()),
     }
     ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(failure::EXIT_COMMAND_LINE))

@@ -3,6 +3,8 @@
 //!
 //! That standard output takes no more is remembered here, and said once, at the end ([`ended`]), as GNU tools do it.
 
+use crate::escape;
+use crate::failure::EXIT_ENVIRONMENT;
 use serde_json::Value;
 use signal_hook::consts::SIGPIPE;
 use signal_hook::low_level::emulate_default_handler;
@@ -10,8 +12,6 @@ use std::io::{self, ErrorKind, Write};
 use std::process::ExitCode;
 use std::sync::OnceLock;
 use std::time::Duration;
-
-use crate::failure::EXIT_ENVIRONMENT;
 
 /// How long to wait before a terminal that takes no more is tried again.
 const FULL: Duration = Duration::from_millis(1);
@@ -71,8 +71,13 @@ pub fn write_all(out: &mut impl Write, mut bytes: &[u8]) -> io::Result<()> {
     }
 }
 
-/// Prints text on standard output.
+/// Prints text on standard output, as a terminal may get it.
 pub fn print(text: &str) {
+    print_styled(&escape::text(text));
+}
+
+/// Prints text that may have colours: of what comes from elsewhere nothing is in it that was not escaped.
+pub fn print_styled(text: &str) {
     if LOST.get().is_none() {
         // What fails is remembered.
         let _ = write_all(&mut Stdout, text.as_bytes());
@@ -81,11 +86,17 @@ pub fn print(text: &str) {
 
 /// Prints a result as JSON.
 pub fn json(value: &Value) {
-    print(&format!("{value:#}\n"));
+    // Its strings are escaped as JSON has it.
+    print_styled(&format!("{value:#}\n"));
 }
 
 /// Tells the user something on standard error. If that takes no more, there is nobody to tell.
 pub fn tell(text: &str) {
+    tell_styled(&escape::text(text));
+}
+
+/// The same with text that may have colours, as in [`print_styled`].
+pub fn tell_styled(text: &str) {
     let _ = write_all(&mut io::stderr(), text.as_bytes());
 }
 

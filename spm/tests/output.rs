@@ -161,3 +161,108 @@ fn json_has_paths_that_are_no_text() {
     let message = missing["error"]["message"].as_str().unwrap();
     assert!(message.contains("\u{fffd}.toml"), "{message}");
 }
+
+/// No text of a file or path reaches the terminal as it is; the underlined text is still the right one.
+#[test]
+fn what_a_terminal_would_obey_is_shown_as_text() {
+    let folder = folder();
+    let at = |name: &str| folder.path().join(name);
+    const EVIL: &str = "\u{1b}]0;x\u{7}\u{9b}31m\u{202e}\r";
+    let write = |name: &str, text: &str| fs::write(at(name), text).unwrap();
+    fs::create_dir(at("boards")).unwrap();
+    let board = include_str!("../../boards/qemu-virt.toml");
+    let name = "name = \"x\\u001b[31m\\u202e\"";
+    write(
+        "boards/evil.toml",
+        &board.replace("name = \"qemu-virt\"", name),
+    );
+    write("board.toml", &SYSTEM.replace("qemu-virt", "evil"));
+    write(
+        "comment.toml",
+        &SYSTEM.replace("\"16MiB\"", "\"x\" # \u{9b}\u{202e}"),
+    );
+    write("syntax.toml", &format!("[board] {EVIL}"));
+    write(
+        "image.toml",
+        &SYSTEM.replace("\"rt.elf\"", "\"\\u001b[2J\\u009b\\u202e\\r.elf\""),
+    );
+    write(
+        "guest.toml",
+        &SYSTEM.replace("\"rt\"", "\"\\u001b[2J\\u009b\\u202e\""),
+    );
+    write(
+        "kind.toml",
+        &SYSTEM.replace("\"elf\"", "\"\\u001b[2J\\u009b\\u202e\""),
+    );
+    write(
+        "key.toml",
+        &SYSTEM.replace("vcpus = [0]", "vcpus = [0]\n\"\\u001b[2J\\u202e\" = 1"),
+    );
+    write(
+        "no-board.toml",
+        &SYSTEM.replace("qemu-virt", "\\u001b[2J\\u202e"),
+    );
+    let evil = format!("{EVIL}.toml");
+    write(&evil, SYSTEM);
+    write(
+        "serial.log",
+        &format!("from a boot loader: {EVIL}\nrt | text\n"),
+    );
+    fs::copy(at("k.pub"), at(EVIL)).unwrap();
+    let image = format!("{EVIL}.img");
+    let commands: &[&[&str]] = &[
+        &["check", "board.toml", "--hypervisor", "spumone"],
+        &["check", "comment.toml"],
+        &["check", "syntax.toml"],
+        &["check", "image.toml"],
+        &["check", "guest.toml"],
+        &["check", "kind.toml"],
+        &["check", "key.toml"],
+        &["check", "no-board.toml"],
+        &["check", &evil, "--hypervisor", "spumone"],
+        &["check", "system.toml", "--hypervisor", EVIL],
+        &["check", EVIL],
+        &[
+            "build",
+            &evil,
+            "--hypervisor",
+            "spumone",
+            "-o",
+            &image,
+            "--sign",
+            "k.key",
+        ],
+        &["verify", &image],
+        &["verify", EVIL],
+        &["key", "show", EVIL],
+        &["key", "new", EVIL],
+        &["explain", EVIL],
+        &["explain", "serial.log"],
+        &[EVIL],
+    ];
+    for command in commands {
+        let output = support::spm(folder.path(), command);
+        let said = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+        let is_obeyed = |it: &char| {
+            it.is_control() && *it != '\n'
+                || matches!(it, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+        };
+        assert_eq!(said.chars().find(is_obeyed), None, "{command:?}: {said:?}");
+        assert!(!said.is_empty(), "{command:?}");
+    }
+    // The column of what is wrong is that of the file.
+    write(
+        "column.toml",
+        &SYSTEM.replace(
+            "name = \"qemu-virt\"",
+            "name = \"\u{202e}\u{200f}\u{61c}\" ",
+        ),
+    );
+    let output = support::spm(folder.path(), &["check", "column.toml"]);
+    let said = stderr(&output);
+    let underlined = " 3 │ name = \"���\" \n   ·        ──┬──\n";
+    assert!(
+        said.contains("[column.toml:3:8]") && said.contains(underlined),
+        "{said}"
+    );
+}

@@ -6,9 +6,10 @@
 //! unfinished when another line has to be printed, the unfinished line is erased, the other line is printed, and the
 //! unfinished one is drawn again. A line that had to be printed in several pieces goes on after a `+` instead of the `|`.
 //!
-//! What belongs to no source, such as QEMU's own messages, is passed on as it comes.
+//! What belongs to no source, such as QEMU's own messages, is passed on as it comes, unless the stream is from elsewhere.
 
 use super::line::{Element, Stream};
+use crate::escape;
 use spumone_bench::demux::{HYPERVISOR_LINES, UNTAGGED};
 use spumone_core::console::format::INPUT_GOES_TO;
 
@@ -64,6 +65,8 @@ pub struct Screen {
     shown: Option<usize>,
     /// Whether that line began with more than its [`Stream`] holds, so that it cannot be drawn again.
     head_lost: bool,
+    /// Of a stream from elsewhere: what belongs to no source, as a terminal may get it.
+    foreign: Option<escape::Stream>,
     out: Vec<u8>,
 }
 
@@ -86,7 +89,16 @@ impl Screen {
             focus: None,
             shown: None,
             head_lost: false,
+            foreign: None,
             out: Vec::new(),
+        }
+    }
+
+    /// What belongs to no source is not from a QEMU that this process has started: it may come from anybody.
+    pub fn foreign(self) -> Self {
+        Self {
+            foreign: Some(escape::Stream::default()),
+            ..self
         }
     }
 
@@ -144,6 +156,9 @@ impl Screen {
                 self.print(source, false);
             }
         }
+        if let Some(foreign) = &mut self.foreign {
+            foreign.end(&mut self.out);
+        }
         if self.shown.take().is_some() {
             self.style(DEFAULT_STYLE);
             self.say("\r\n");
@@ -160,9 +175,15 @@ impl Screen {
         if self.shown != Some(NO_SOURCE) {
             self.make_way();
         }
-        match byte {
-            b'\n' => self.say("\r\n"),
-            _ => self.out.push(byte),
+        match (byte, &mut self.foreign) {
+            (b'\n', foreign) => {
+                if let Some(foreign) = foreign {
+                    foreign.end(&mut self.out);
+                }
+                self.say("\r\n");
+            }
+            (_, Some(foreign)) => foreign.feed(byte, &mut self.out),
+            (_, None) => self.out.push(byte),
         }
         self.shown = (byte != b'\n').then_some(NO_SOURCE);
     }
