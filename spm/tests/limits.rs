@@ -225,3 +225,29 @@ fn all_files_together_are_bounded() {
         "the files of all guests may have 2 GiB together",
     );
 }
+
+#[test]
+fn a_log_of_many_sources_is_explained() {
+    let folder = support::folder();
+    const LINES: usize = 20_000;
+    // Each source begins a line, which the next one breaks.
+    let lines = (0..LINES).map(|number| format!("g{number} | begun {number}\n\r"));
+    let log: String = lines.collect();
+    fs::write(folder.path().join("serial.log"), log).unwrap();
+    let output = limited(folder.path(), 2, &["explain", "serial.log"]);
+    let said = support::stdout(&output);
+    assert!(
+        output.status.success(),
+        "{:?} {}",
+        output.status,
+        stderr(&output)
+    );
+    let mut numbers: Vec<usize> = Vec::new();
+    // The log ends with the break of a line, behind which there is an empty one.
+    for line in said.lines().filter(|it| !it.is_empty()) {
+        let (_, number) = line.split_once(" | begun ").unwrap();
+        numbers.push(number.parse().unwrap());
+    }
+    numbers.sort_unstable();
+    assert!(numbers.into_iter().eq(0..LINES));
+}

@@ -24,6 +24,10 @@ const BOLD: u8 = 1;
 /// Where the source of what carries no tag, and the hypervisor, are among the sources.
 const NO_SOURCE: usize = 0;
 const HYPERVISOR: usize = 1;
+const FIRST_GUEST: usize = 2;
+/// Most sources that are known at a time, several times the guests of a machine. A log may be made of many: then the source that came first is
+/// forgotten.
+const MAX_SOURCES: usize = 64;
 
 /// What reads what is drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,6 +59,10 @@ impl Source {
 /// A terminal, or a file.
 pub struct Screen {
     sources: Vec<Source>,
+    /// Where among them the one of the last byte is: the next byte is most likely of the same.
+    last: usize,
+    /// Where the one is that is forgotten next.
+    oldest: usize,
     /// Length of the longest name.
     width: usize,
     reader: Reader,
@@ -84,6 +92,8 @@ impl Screen {
         );
         Self {
             width: sources.iter().map(|it| it.name.len()).max().unwrap_or(0),
+            last: NO_SOURCE,
+            oldest: FIRST_GUEST,
             sources,
             reader,
             focus: None,
@@ -104,11 +114,15 @@ impl Screen {
 
     /// Takes a byte of a source.
     pub fn feed(&mut self, source: &str, byte: u8) {
-        let known = self.sources.iter().position(|it| it.name == source);
-        let source = known.unwrap_or_else(|| {
-            self.sources.push(Source::new(source, DEFAULT_COLOUR));
-            self.sources.len() - 1
-        });
+        if self
+            .sources
+            .get(self.last)
+            .is_none_or(|it| it.name != source)
+        {
+            let known = self.sources.iter().position(|it| it.name == source);
+            self.last = known.unwrap_or_else(|| self.add(source));
+        }
+        let source = self.last;
         if source == NO_SOURCE {
             self.pass_on(byte);
             return;
@@ -118,6 +132,33 @@ impl Screen {
             self.act_at_once(source, element);
         } else {
             self.act_on_held(source, element);
+        }
+    }
+
+    /// Makes a new source known; returns where it is.
+    fn add(&mut self, name: &str) -> usize {
+        let new = Source::new(name, DEFAULT_COLOUR);
+        if self.sources.len() < MAX_SOURCES {
+            self.sources.push(new);
+            return self.sources.len() - 1;
+        }
+        if self.focus == Some(self.oldest) {
+            self.oldest = Self::after(self.oldest);
+        }
+        let place = self.oldest;
+        self.oldest = Self::after(place);
+        if self.stream(place).is_visible() {
+            self.print(place, false);
+        }
+        self.sources[place] = new;
+        place
+    }
+
+    /// The place after `place` of a source that can be forgotten.
+    const fn after(place: usize) -> usize {
+        match place + 1 < MAX_SOURCES {
+            true => place + 1,
+            false => FIRST_GUEST,
         }
     }
 
