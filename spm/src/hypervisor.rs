@@ -26,8 +26,8 @@ const BOOT_GUARD: &str = "boot_stack_guard";
 const STACKS: &str = "core_stacks";
 /// Several times the size of any hypervisor: a damaged file must not make `spm` allocate all memory.
 const MAX_SIZE: u64 = 16 * MIB;
-/// Largest ELF file in bytes: what is loaded, and debug information.
-const MAX_FILE: u64 = 2 << 30;
+/// Largest ELF file in bytes: what is loaded, and debug information. It is many times the size of any hypervisor.
+const MAX_FILE: u64 = 256 * MIB;
 
 /// The size that is assumed if the hypervisor is not built yet.
 pub const ASSUMED_SIZE: u64 = 2 * MIB;
@@ -77,8 +77,10 @@ pub fn find(named: Option<&Path>) -> Result<PathBuf, Failure> {
 
 /// Reads and flattens the hypervisor.
 pub fn read(path: &Path) -> Result<Hypervisor, Failure> {
-    let file = input::read(path, MAX_FILE)
-        .map_err(|error| Failure::io("read the hypervisor", path, &error).help(HELP))?;
+    let is_elf = |beginning: &[u8]| beginning.starts_with(&elf::ELFMAG);
+    let file = input::read_if(path, MAX_FILE, is_elf)
+        .map_err(|error| Failure::io("read the hypervisor", path, &error).help(HELP))?
+        .unwrap_or_default();
     flatten(&file).map_err(|what| {
         Failure::environment(format!("{}: {what}", path.display())).help(format!(
             "build the hypervisor again with `make build`; it is then target/{DEFAULT_PATH}"

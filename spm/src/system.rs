@@ -186,6 +186,7 @@ fn find_board(
 ) -> Result<Option<Source>, Failure> {
     let start = std::path::absolute(folder.join("."))
         .map_err(|error| Failure::io("find the folder", folder, &error))?;
+    let mut unread = None;
     for above in start.ancestors() {
         let path = above.join(file);
         match input::text(files, &path) {
@@ -196,16 +197,23 @@ fn find_board(
                 }));
             }
             Err(error) if error.is_missing() => {}
+            // What lies in a folder above may be somebody else's, and not meant for this.
+            Err(error) if above != start && error.is_out_of_reach() => {
+                unread.get_or_insert_with(|| Failure::io("read", &path, &error));
+            }
             Err(error) => return Err(Failure::io("read", &path, &error)),
         }
     }
     let built_in = BUILT_IN_BOARDS
         .iter()
         .find(|(built_in, _)| *built_in == name);
-    Ok(built_in.map(|(_, text)| Source {
-        path: file.to_owned(),
-        text: (*text).into(),
-    }))
+    match (built_in, unread) {
+        (None, Some(failure)) => Err(failure),
+        (built_in, _) => Ok(built_in.map(|(_, text)| Source {
+            path: file.to_owned(),
+            text: (*text).into(),
+        })),
+    }
 }
 
 /// A path relative to the current folder, if it is below it.
