@@ -5,7 +5,7 @@ use crate::failure::Failure;
 use crate::input;
 use object::Endianness;
 use object::elf;
-use object::read::elf::{FileHeader as _, ProgramHeader as _, Sym as _};
+use object::read::elf::{FileHeader as _, ProgramHeader as _, SectionHeader as _, Sym as _};
 use spumone_config::image::LinuxHeader;
 use spumone_config::packed::{Sections, Trust};
 use spumone_config::types::MAX_PCPUS;
@@ -201,10 +201,17 @@ fn symbol(
     let endian = Endianness::Little;
     let sections = header.sections(endian, file)?;
     let symbols = sections.symbols(endian, file, elf::SHT_SYMTAB)?;
-    for symbol in symbols.iter() {
-        if symbol.name(endian, symbols.strings())? == name.as_bytes() {
-            return Ok(Some((symbol.st_value(endian), symbol.st_size(endian))));
-        }
+    if symbols.is_empty() {
+        return Ok(None);
     }
-    Ok(None)
+    let strings = sections.section(symbols.string_section())?;
+    let strings = strings.data(endian, file)?;
+    // No name is read to its end: in a damaged file each may be as long as all of them.
+    let is_called = |at: u32| {
+        let rest = strings.get(at as usize..).unwrap_or_default();
+        let rest = rest.strip_prefix(name.as_bytes());
+        rest.is_some_and(|rest| rest.first() == Some(&0))
+    };
+    let found = symbols.iter().find(|it| is_called(it.st_name(endian)));
+    Ok(found.map(|it| (it.st_value(endian), it.st_size(endian))))
 }

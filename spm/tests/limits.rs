@@ -147,10 +147,8 @@ fn false_type_information_is_searched_once() {
     );
 }
 
-/// A device tree of 60 levels, with as many nodes in the innermost as fit into 2 MB.
-#[test]
-fn a_device_tree_of_too_many_nodes_is_refused() {
-    let folder = support::folder();
+/// A device tree of so many levels, with as many nodes in the innermost as fit into 2 MB.
+fn wide_tree(levels: usize) -> Vec<u8> {
     let mut nodes = Vec::new();
     let word = |nodes: &mut Vec<u8>, word: u32| nodes.extend(word.to_be_bytes());
     let begin = |nodes: &mut Vec<u8>, name: &[u8; 4]| {
@@ -158,12 +156,12 @@ fn a_device_tree_of_too_many_nodes_is_refused() {
         nodes.extend(name);
     };
     begin(&mut nodes, &[0; 4]);
-    (1..60).for_each(|_| begin(&mut nodes, b"d\0\0\0"));
+    (1..levels).for_each(|_| begin(&mut nodes, b"d\0\0\0"));
     while nodes.len() < 2_000_000 {
         begin(&mut nodes, b"n\0\0\0");
         word(&mut nodes, 2);
     }
-    (0..60).for_each(|_| word(&mut nodes, 2));
+    (0..levels).for_each(|_| word(&mut nodes, 2));
     word(&mut nodes, 9);
     let size = nodes.len() as u32;
     let header = [
@@ -182,12 +180,22 @@ fn a_device_tree_of_too_many_nodes_is_refused() {
         0,
         0,
     ];
-    let tree = [header.map(u32::to_be_bytes).concat(), nodes].concat();
-    fs::write(folder.path().join("wide.dtb"), tree).unwrap();
+    [header.map(u32::to_be_bytes).concat(), nodes].concat()
+}
+
+#[test]
+fn a_device_tree_of_too_many_nodes_is_refused() {
+    let folder = support::folder();
     let guest =
         "kind = \"elf\"\nimage = \"rt.elf\"\ndtb = \"wide.dtb\"\nmemory = \"16MiB\"\nvcpus = [0]";
     eight(folder.path(), "", guest);
-    refused(folder.path(), 3, "has more than 65536 nodes and properties");
+    for (levels, words) in [
+        (60, "has too many nodes and properties in too many levels"),
+        (2, "has more than 65536 nodes and properties"),
+    ] {
+        fs::write(folder.path().join("wide.dtb"), wide_tree(levels)).unwrap();
+        refused(folder.path(), 3, words);
+    }
 }
 
 /// All guests have one payload, of which the image has one copy.
@@ -250,4 +258,26 @@ fn a_log_of_many_sources_is_explained() {
     }
     numbers.sort_unstable();
     assert!(numbers.into_iter().eq(0..LINES));
+}
+
+/// Each symbol's name goes on to the end of all names.
+#[test]
+fn a_hypervisor_of_long_names_is_refused() {
+    let folder = support::folder();
+    fs::write(folder.path().join("system.toml"), support::SYSTEM).unwrap();
+    let mut elf = support::hypervisor();
+    elf.symbols = vec![("a", 0); 100_000];
+    let mut elf = elf.write();
+    let word =
+        |elf: &[u8], at: usize| u64::from_le_bytes(elf[at..at + 8].try_into().unwrap()) as usize;
+    // The section of names is the first one that has something.
+    let section = word(&elf, 40) + 64;
+    let (start, size) = (word(&elf, section + 24), word(&elf, section + 32));
+    elf[start..start + size - 1].fill(b'a');
+    fs::write(folder.path().join("long"), elf).unwrap();
+    let check = ["check", "system.toml", "--hypervisor", "long"];
+    let output = limited(folder.path(), 2, &check);
+    let said = stderr(&output);
+    assert_eq!(output.status.code(), Some(3), "{:?} {said}", output.status);
+    assert!(said.contains("it has no symbol `bundle_start`"), "{said}");
 }

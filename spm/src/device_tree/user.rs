@@ -44,8 +44,11 @@ const MAX_DEPTH: usize = 64;
 /// Largest blob that is looked at. The layout refuses larger ones.
 const MAX_SIZE: u64 = 2 * MIB;
 
-/// Most nodes and properties. What reads a tree goes through it again for each level, and what changes one makes an object of each.
+/// Most nodes and properties: what changes a tree makes an object of each.
 const MAX_ITEMS: usize = 65_536;
+/// Most nodes and properties, each counted once for each level in which it is: what reads a tree goes through it again for each level. This is
+/// the largest tree with eight levels.
+const MAX_ITEM_LEVELS: usize = 8 * MAX_ITEMS;
 
 /// Checks that a blob is a device tree.
 pub fn check_form(blob: &[u8], guest: &Guest) -> Option<Problem> {
@@ -72,7 +75,7 @@ fn check_extent(blob: &[u8]) -> Result<(), Fault> {
         Some(u32::from_be_bytes(bytes.try_into().ok()?))
     };
     let mut at = word(STRUCTURE).unwrap_or(0) as usize;
-    let (mut depth, mut items) = (0_usize, 0_usize);
+    let (mut depth, mut items, mut item_levels) = (0_usize, 0_usize, 0_usize);
     while let Some(token) = word(at).filter(|it| *it != END) {
         at += 4;
         match token {
@@ -81,11 +84,13 @@ fn check_extent(blob: &[u8]) -> Result<(), Fault> {
                 let length = name.iter().take_while(|byte| **byte != 0).count();
                 at += (length + 1).next_multiple_of(4);
                 (depth, items) = (depth + 1, items + 1);
+                item_levels += depth;
             }
             PROP => {
                 let length = word(at).unwrap_or(0) as usize;
                 at += PROPERTY + length.next_multiple_of(4);
                 items += 1;
+                item_levels += depth;
             }
             END_NODE => depth = depth.saturating_sub(1),
             _ => {}
@@ -100,6 +105,14 @@ fn check_extent(blob: &[u8]) -> Result<(), Fault> {
             return Err(fault(
                 format!("has more than {MAX_ITEMS} nodes and properties"),
                 "use one with fewer: that of a whole board has a few thousand nodes",
+            ));
+        }
+        if item_levels > MAX_ITEM_LEVELS {
+            return Err(fault(
+                format!(
+                    "has too many nodes and properties in too many levels: more than {MAX_ITEM_LEVELS}, each counted once for each level"
+                ),
+                "use one with fewer of them, or with fewer levels",
             ));
         }
     }
