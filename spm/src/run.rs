@@ -54,7 +54,7 @@ pub struct RunArgs {
     #[arg(long)]
     pub allow_qemu_args: bool,
     /// Stop the machine after this many seconds, with exit code 124.
-    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=u64::from(u32::MAX)))]
     pub timeout: Option<u64>,
     /// Write the console to this file too, as plain text.
     #[arg(long, value_name = "FILE")]

@@ -46,3 +46,21 @@ fn a_name_without_a_hyphen_is_no_option() {
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(said.contains("`device` has no hyphen"), "{said}");
 }
+
+/// No clock has that time.
+#[test]
+fn a_timeout_is_at_most_a_number_of_32_bits() {
+    let folder = support::folder();
+    fs::write(folder.path().join("system.toml"), SYSTEM).unwrap();
+    let mark = folder.path().join("started");
+    qemu(folder.path(), "10.0.2", "touch started");
+    let output = spm(
+        folder.path(),
+        &[RUN, &["--timeout", "18446744073709551615"]].concat(),
+    );
+    assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+    assert!(!mark.exists());
+    let longest = u32::MAX.to_string();
+    let output = spm(folder.path(), &[RUN, &["--timeout", &longest]].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+}
