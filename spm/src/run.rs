@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `spm run`.
 
-use crate::build::{build_signed, default_output};
+use crate::build::{Ready, default_output, is_same, taken};
 use crate::command::{self, help};
 use crate::console::{Console, IDLE, Pipe, Reader};
 use crate::failure::Failure;
@@ -79,7 +79,8 @@ impl command::Command for RunArgs {
         qemu::check_version(&self.qemu)?;
         let image = default_output(&self.system.description);
         let key = self.sign.as_deref().map(SecretKey::read).transpose()?;
-        let system = build_signed(&self.system, &image, key.as_ref())?.system;
+        let ready = Ready::new(&self.system, self.sign.as_deref())?;
+        let system = &ready.system;
         let Some(board) = &system.board.qemu else {
             let message = format!(
                 "board \"{}\" has no [qemu] table, so QEMU cannot emulate it",
@@ -88,6 +89,7 @@ impl command::Command for RunArgs {
             return Err(Failure::environment(message)
                 .help("use `spm build`, and load the image on the board"));
         };
+        self.keep_inputs(&ready, &image)?;
         let folder = self.system.description.parent().unwrap_or(Path::new(""));
         let folder = if folder.as_os_str().is_empty() {
             Path::new(".")
@@ -127,7 +129,28 @@ impl command::Command for RunArgs {
         }
         let mut qemu = Command::new(&self.qemu);
         qemu.args(arguments.into_vec());
+        let system = ready.write(&image, key.as_ref())?.system;
         start(qemu, self, &system)
+    }
+}
+
+impl RunArgs {
+    /// Refuses to write the image or the log over a file that is used otherwise.
+    fn keep_inputs(&self, ready: &Ready, image: &Path) -> Result<(), Failure> {
+        let help = "give the description another name: the image is named after it";
+        ready.keep_inputs(image, help)?;
+        let Some(log) = &self.log else {
+            return Ok(());
+        };
+        let help = "name another file after --log";
+        ready.keep_inputs(log, help)?;
+        if is_same(log, image) {
+            return Err(taken(log, "is the image that is started", help));
+        }
+        match is_same(log, &self.qemu) {
+            true => Err(taken(log, "is the QEMU that is started", help)),
+            false => Ok(()),
+        }
     }
 }
 

@@ -64,3 +64,46 @@ fn a_timeout_is_at_most_a_number_of_32_bits() {
     let output = spm(folder.path(), &[RUN, &["--timeout", &longest]].concat());
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
 }
+
+#[test]
+fn a_log_is_written_over_nothing_that_is_used() {
+    let folder = support::folder();
+    let folder = folder.path();
+    fs::write(folder.join("system.toml"), SYSTEM).unwrap();
+    qemu(folder, "10.0.2", "exit 0");
+    assert!(spm(folder, &["key", "new", "a"]).status.success());
+    let image = "build/systems/system.img";
+    let run = [RUN, &["--sign", "a.key", "--log"]].concat();
+    let refused = |log: &str, why: &str| {
+        let before = fs::read(folder.join(log)).ok();
+        let output = spm(folder, &[&run, &[log][..]].concat());
+        let said = stderr(&output);
+        assert_eq!(output.status.code(), Some(3), "{log}: {said}");
+        assert!(said.contains(why), "{said}");
+        assert!(said.contains("name another file after --log"), "{said}");
+        assert!(before == fs::read(folder.join(log)).ok(), "{log}");
+    };
+    for log in ["system.toml", "rt.elf", "Image", "spumone", "a.key"] {
+        refused(log, "is read to make the image");
+    }
+    refused("a.pub", "is the public key of the signature");
+    refused("qemu", "is the QEMU that is started");
+    // Not there yet, and there.
+    fs::create_dir_all(folder.join("build/systems")).unwrap();
+    refused(image, "is the image that is started");
+    assert!(!folder.join(image).exists());
+    let output = spm(folder, &[&run, &["run.log"][..]].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    refused(image, "is the image that is started");
+}
+
+#[test]
+fn nothing_is_written_for_a_run_that_is_refused() {
+    let folder = support::folder();
+    qemu(folder.path(), "10.0.2", "exit 0");
+    let run = "\n[run]\nqemu-args = [\"-plugin\", \"evil.so\"]\n";
+    fs::write(folder.path().join("system.toml"), SYSTEM.to_owned() + run).unwrap();
+    let output = spm(folder.path(), RUN);
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    assert!(!folder.path().join("build").exists());
+}
