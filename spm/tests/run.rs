@@ -7,6 +7,10 @@
 mod support;
 
 use std::fs;
+use std::io::Read;
+use std::path::Path;
+use std::process::{Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
 use support::{RUN, SYSTEM, qemu, spm, stderr, stdout};
 
 /// The part behind the comma would be an option of QEMU: a file outside the folder.
@@ -106,4 +110,164 @@ fn nothing_is_written_for_a_run_that_is_refused() {
     let output = spm(folder.path(), RUN);
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
     assert!(!folder.path().join("build").exists());
+}
+
+/// What QEMU writes while nobody reads may not fill the memory, nor outrun the end.
+#[test]
+fn a_machine_that_writes_without_end_is_ended() {
+    let folder = support::folder();
+    fs::write(folder.path().join("system.toml"), SYSTEM).unwrap();
+    qemu(folder.path(), "10.0.2", "exec yes");
+    let run = format!(
+        "ulimit -v 1500000; exec \"$0\" {} --timeout 1",
+        RUN.join(" ")
+    );
+    let status = Command::new("bash")
+        .args(["-c", &run, env!("CARGO_BIN_EXE_spm")])
+        .current_dir(folder.path())
+        .stdout(Stdio::null())
+        .status();
+    assert_eq!(status.unwrap().code(), Some(124));
+}
+
+#[test]
+fn a_stream_without_end_is_explained_in_little_memory() {
+    let folder = support::folder();
+    for input in ["yes", "cat /dev/zero", "yes x | tr -d '\\n'"] {
+        let explain = format!(
+            "{input} | (ulimit -v 400000; exec \"$0\" explain) | head -c 3000000 >/dev/null; \
+             exit ${{PIPESTATUS[1]}}"
+        );
+        let explain = match input.contains("zero") {
+            // Nothing of it is shown, so nothing ends it.
+            true => explain.replace("exec", "exec timeout 1"),
+            false => explain,
+        };
+        let mut bash = Command::new("bash");
+        bash.args(["-c", &explain, env!("CARGO_BIN_EXE_spm")]);
+        let status = bash
+            .current_dir(folder.path())
+            .stderr(Stdio::null())
+            .status();
+        // Not by a lack of memory, which aborts.
+        let code = status.unwrap().code().unwrap();
+        assert_ne!(code, 128 + 6, "{input}");
+    }
+}
+
+/// Starts a run whose output nobody reads, with a QEMU that fills the pipe; once QEMU has written all of it that is taken, does
+/// `then` with the process. Returns how `spm` ends. QEMU must not live on.
+fn unread(arguments: &[&str], then: impl FnOnce(u32)) -> ExitStatus {
+    let folder = support::folder();
+    let folder = folder.path();
+    fs::write(folder.join("system.toml"), SYSTEM).unwrap();
+    let script = "echo $$ > pid\nseq 1000000 2000000 & \nexec sleep 1000";
+    qemu(folder, "10.0.2", script);
+    let (reader, writer) = std::io::pipe().unwrap();
+    let mut spm = Command::new(env!("CARGO_BIN_EXE_spm"))
+        .args(RUN)
+        .args(arguments)
+        .current_dir(folder)
+        .stdin(Stdio::null())
+        .stdout(writer.try_clone().unwrap())
+        .stderr(writer)
+        .spawn()
+        .unwrap();
+    let pid = wait_for(|| {
+        let text = fs::read_to_string(folder.join("pid")).ok()?;
+        text.ends_with('\n').then(|| text.trim().to_owned())
+    });
+    then(spm.id());
+    let status = wait_for(|| spm.try_wait().unwrap());
+    assert!(!is_running(&pid), "QEMU lives on");
+    drop(reader);
+    status
+}
+
+/// What this gives first; it has minutes for it.
+fn wait_for<T>(mut look: impl FnMut() -> Option<T>) -> T {
+    let end = Instant::now() + Duration::from_secs(120);
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(Instant::now() < end, "it does not come");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Whether a process is there, and is not only waited for.
+fn is_running(pid: &str) -> bool {
+    let status = fs::read_to_string(Path::new("/proc").join(pid).join("stat"));
+    status.is_ok_and(|it| !it.rsplit(')').next().unwrap().starts_with(" Z"))
+}
+
+#[test]
+fn a_timeout_waits_for_no_reader() {
+    let status = unread(&["--timeout", "1"], |_| ());
+    assert_eq!(status.code(), Some(124));
+}
+
+#[test]
+fn a_signal_waits_for_no_reader() {
+    let status = unread(&[], |spm| {
+        std::thread::sleep(Duration::from_millis(500));
+        let spm = spm.to_string();
+        let kill = Command::new("kill").args(["-TERM", &spm]).status();
+        assert!(kill.unwrap().success());
+    });
+    assert_eq!(status.code(), Some(128 + 15));
+}
+
+/// No end of the output is no end of the machine, and the other way round.
+#[test]
+fn a_machine_that_says_nothing_more_is_ended() {
+    let folder = support::folder();
+    fs::write(folder.path().join("system.toml"), SYSTEM).unwrap();
+    let run = [RUN, &["--timeout", "1"]].concat();
+    qemu(
+        folder.path(),
+        "10.0.2",
+        "echo first; exec >&-; exec sleep 1000",
+    );
+    let output = spm(folder.path(), &run);
+    assert_eq!(output.status.code(), Some(124), "{}", stderr(&output));
+    assert_eq!(stdout(&output), "first\n");
+    // A process that it has started holds the pipe. The prompt is shown at the end.
+    qemu(
+        folder.path(),
+        "10.0.2",
+        "sleep 1000 2>&1 & echo $! > held; printf 'login: '",
+    );
+    let output = spm(folder.path(), &run);
+    assert_eq!(output.status.code(), Some(124), "{}", stderr(&output));
+    assert_eq!(stdout(&output), "login: \n");
+    let held = fs::read_to_string(folder.path().join("held")).unwrap();
+    Command::new("kill").arg(held.trim()).status().unwrap();
+}
+
+/// All that QEMU has written is shown to a reader that is slow.
+#[test]
+fn a_slow_reader_gets_all() {
+    let folder = support::folder();
+    fs::write(folder.path().join("system.toml"), SYSTEM).unwrap();
+    qemu(folder.path(), "10.0.2", "seq 1000000 1100000; exit 7");
+    let mut spm = Command::new(env!("CARGO_BIN_EXE_spm"))
+        .args(RUN)
+        .current_dir(folder.path())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    std::thread::sleep(Duration::from_secs(1));
+    let mut text = String::new();
+    spm.stdout
+        .take()
+        .unwrap()
+        .read_to_string(&mut text)
+        .unwrap();
+    assert_eq!(spm.wait().unwrap().code(), Some(7));
+    let lines: Vec<_> = (1_000_000..=1_100_000)
+        .map(|it| format!("{it}\n"))
+        .collect();
+    assert!(text == lines.concat());
 }
