@@ -56,10 +56,15 @@ impl BuildArgs {
     }
 }
 
-/// `build/systems/NAME.img` for a description `NAME.toml`.
+/// `build/systems/NAME.img` for a description `NAME.toml`. Only that ending is left out, so that other names stay different.
 pub fn default_output(description: &Path) -> PathBuf {
-    let name = description.file_stem().unwrap_or_default();
-    Path::new("build/systems").join(name).with_extension("img")
+    let name = match description.extension() {
+        Some(ending) if ending == "toml" => description.file_stem(),
+        _ => description.file_name(),
+    };
+    let mut name = name.unwrap_or_default().to_owned();
+    name.push(".img");
+    Path::new("build/systems").join(name)
 }
 
 impl Command for BuildArgs {
@@ -261,7 +266,14 @@ mod tests {
 
     #[test]
     fn the_image_is_named_after_the_description() {
-        let output = default_output(Path::new("systems/demo.toml"));
-        assert_eq!(output, Path::new("build/systems/demo.img"));
+        for (description, output) in [
+            ("systems/demo.toml", "build/systems/demo.img"),
+            ("demo", "build/systems/demo.img"),
+            ("sys.v1.toml", "build/systems/sys.v1.img"),
+            ("sys.v2.toml", "build/systems/sys.v2.img"),
+            ("sys.v3", "build/systems/sys.v3.img"),
+        ] {
+            assert_eq!(default_output(Path::new(description)), Path::new(output));
+        }
     }
 }
