@@ -6,6 +6,7 @@ use crate::command::{Command, help};
 use crate::failure::Failure;
 use crate::hypervisor::{self, Hypervisor};
 use crate::key::SecretKey;
+use crate::outfile;
 use crate::progress::Progress;
 use crate::summary;
 use crate::system::{self, System, SystemArgs};
@@ -36,7 +37,7 @@ Examples:
 pub struct BuildArgs {
     #[command(flatten)]
     pub system: SystemArgs,
-    /// The file to write [default: build/systems/SYSTEM.img].
+    /// The file to write [default: build/systems/SYSTEM.img]. With /dev/stdout nothing else is printed.
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
     /// Sign the description with this secret key, made by `spm key new`, and have the hypervisor in the file demand it.
@@ -74,6 +75,10 @@ impl Command for BuildArgs {
         let ready = Ready::new(&self.system, self.sign.as_deref())?;
         ready.keep_inputs(&output, "name another file after -o")?;
         let built = ready.write(&output, key.as_ref())?;
+        if is_same(&output, Path::new("/dev/stdout")) {
+            // The image is there, and nothing else.
+            return Ok(ExitCode::SUCCESS);
+        }
         if self.json {
             let system = summary::json(&built.system);
             let (key, version) = (
@@ -194,7 +199,10 @@ impl Ready {
         } = self;
         progress.step("writing the image");
         let image = bundle::image(&hypervisor, &mut system, key).map_err(Failure::environment)?;
-        write(output, &image).map_err(|error| Failure::io("write", output, &error))?;
+        let folder = output.parent().unwrap_or(Path::new(""));
+        fs::create_dir_all(folder)
+            .and_then(|()| outfile::write(output, &image))
+            .map_err(|error| Failure::io("write", output, &error))?;
         Ok(Built {
             system,
             size: image.len() as u64,
@@ -238,26 +246,6 @@ pub fn is_same(one: &Path, other: &Path) -> bool {
         }
         _ => false,
     }
-}
-
-/// Writes a file in one step, so that no other program can read half of it.
-fn write(output: &Path, image: &[u8]) -> std::io::Result<()> {
-    if let Some(folder) = output.parent() {
-        std::fs::create_dir_all(folder)?;
-    }
-    if std::fs::metadata(output).is_ok_and(|metadata| !metadata.is_file()) {
-        // A device or a pipe cannot be replaced.
-        return std::fs::write(output, image);
-    }
-    let mut temporary = output.as_os_str().to_owned();
-    temporary.push(format!(".{}", std::process::id()));
-    let written = std::fs::write(&temporary, image);
-    let written = written.and_then(|()| std::fs::rename(&temporary, output));
-    if written.is_err() {
-        // The rest of the file is useless. An error here matters less than the first one.
-        let _ = std::fs::remove_file(&temporary);
-    }
-    written
 }
 
 #[cfg(test)]

@@ -22,6 +22,7 @@ mod guest_files;
 mod hypervisor;
 mod input;
 pub mod key;
+mod outfile;
 mod permission;
 mod power;
 mod progress;
