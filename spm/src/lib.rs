@@ -25,6 +25,7 @@ mod guest_files;
 mod hypervisor;
 mod input;
 pub mod key;
+mod outfile;
 mod output;
 mod permission;
 mod power;

@@ -5,6 +5,7 @@ mod power;
 
 use crate::command::{Command, help};
 use crate::failure::Failure;
+use crate::outfile;
 use crate::output::{self, note, say};
 use crate::progress::Progress;
 use clap::Args;
@@ -129,6 +130,10 @@ struct Row {
 
 impl Command for SimArgs {
     fn run(&self) -> Result<ExitCode, Failure> {
+        if let Some(path) = &self.svg {
+            // Before the time that the runs take.
+            outfile::check(path).map_err(|error| Failure::io("write", path, &error))?;
+        }
         if !self.power.is_empty() {
             return power::run(self);
         }
@@ -162,15 +167,15 @@ impl Command for SimArgs {
             });
         }
         drop(progress);
-        if let Some(path) = &self.svg {
-            draw(&rows, path)?;
-        }
         if self.json {
             let runs: Vec<_> = rows.iter().map(Row::json).collect();
             output::json(&json!({ "ok": true, "runs": runs }));
         } else {
             show(&rows);
             show_effort(rows.iter().map(|it| &it.outcome), started);
+        }
+        if let Some(path) = &self.svg {
+            draw(&rows, path)?;
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -410,7 +415,8 @@ fn draw(rows: &[Row], path: &Path) -> Result<(), Failure> {
             y: 1.0,
         }],
     });
-    std::fs::write(path, figure.svg()?).map_err(|error| Failure::io("write", path, &error))
+    outfile::write(path, figure.svg()?.as_bytes())
+        .map_err(|error| Failure::io("write", path, &error))
 }
 
 #[cfg(test)]
