@@ -121,7 +121,7 @@ pub fn is_lost() -> bool {
 /// The exit code of a `spm` that would end with `code`. If its reader has gone, it ends without a word by SIGPIPE, which Rust programs ignore
 /// otherwise; if standard output took no more for another reason, it says so.
 pub fn ended(code: ExitCode) -> ExitCode {
-    let _ = write_all(&mut Stdout, b"");
+    // All was flushed when it was printed. Standard output is not touched here: another thread of `spm run` may wait in it for a reader.
     match LOST.get() {
         None => code,
         Some(error) => {
