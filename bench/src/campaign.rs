@@ -15,6 +15,7 @@ use crate::store::{self, Recipe, Store};
 use crate::system::Files;
 use indicatif::{HumanDuration, ProgressBar, ProgressStyle};
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -392,7 +393,8 @@ impl Progress {
             HumanDuration(took)
         );
         match self.bar.is_hidden() {
-            true => eprintln!("{line}"),
+            // If nobody reads that, the runs go on.
+            true => drop(writeln!(io::stderr(), "{line}")),
             false => self.bar.println(line),
         }
     }

@@ -14,6 +14,9 @@ pub const UNTAGGED: &str = "";
 /// The hypervisor's own lines.
 pub const HYPERVISOR_LINES: &str = HYPERVISOR;
 
+/// Bytes of one of its lines that are looked at; its reports are much shorter.
+const MAX_LINE: usize = 4096;
+
 /// Reads the stream byte by byte.
 ///
 /// It gives the bytes of each source as the source has written them, except that a carriage return before a line feed
@@ -84,7 +87,8 @@ impl Demux {
                 match byte {
                     b'\r' => line.clear(),
                     b'\n' => explanation.extend(explain(&line)),
-                    _ => line.push(byte),
+                    _ if line.len() < MAX_LINE => line.push(byte),
+                    _ => {}
                 }
             }
         });
@@ -216,6 +220,15 @@ mod tests {
     fn runs(list: &[(&str, &str)]) -> Vec<(String, String)> {
         let own = |&(source, run): &(&str, &str)| (source.to_owned(), run.to_owned());
         list.iter().map(own).collect()
+    }
+
+    #[test]
+    fn a_line_without_end_takes_little_memory() {
+        let mut demux = Demux::default();
+        let mut passed = 0;
+        let text = b"spumone | ".iter().chain(&[b'x'; 2 * MAX_LINE]);
+        text.for_each(|&byte| demux.feed(byte, |_, byte| passed += usize::from(byte == b'x')));
+        assert_eq!((passed, demux.line.len()), (2 * MAX_LINE, MAX_LINE));
     }
 
     #[test]

@@ -142,6 +142,9 @@ pub fn plan(
         .saturating_add(tables::room(description, board))
         .saturating_add(el2::ROOM);
     let places = memory::place(description, board, hypervisor_size, bundle, &mut problems);
+    if problems.is_empty() {
+        problems.extend(tables::check(description, board));
+    }
     // Only what was checked has a bounded number of links, of a bounded size.
     let mut links = match problems.is_empty() {
         true => links::ends(description, board, places.link_memory),

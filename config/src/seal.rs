@@ -26,11 +26,19 @@ pub fn seal(
     bundle: &mut [u8],
     sign: impl FnOnce(&[u8]) -> [u8; Seal::SIGNATURE],
 ) -> Result<(), String> {
+    // Guests that share a payload share its list: it is made once.
+    let mut lists: Vec<(Segment, Hash)> = Vec::new();
     for guest in &mut system.guests {
         for segment in &mut guest.segments {
+            let known = lists.iter().find(|(of, _)| has_list_of(segment, of));
+            if let Some((_, hash)) = known {
+                segment.list_hash = *hash;
+                continue;
+            }
             let list = list(segment, bundle).ok_or("a payload lies beyond the bundle")?;
             segment.list_hash = hash(&list);
             put(bundle, segment.list, &list)?;
+            lists.push((*segment, segment.list_hash));
         }
         let pages = match guest.protect.as_ref().and_then(|it| it.local) {
             Some(_) => pages(guest, bundle).ok_or("a payload lies beyond the bundle")?,
@@ -66,6 +74,12 @@ pub fn seal(
     put(bundle, 0, &sealed)
 }
 
+/// Whether the list of one segment is that of the other: in the same place, of the same leaves.
+pub fn has_list_of(one: &Segment, other: &Segment) -> bool {
+    let list = |it: &Segment| (it.list, it.offset, it.size, it.destination.0 % LEAF);
+    list(one) == list(other)
+}
+
 /// The hashes of a segment's leaves, one after the other.
 fn list(segment: &Segment, bundle: &[u8]) -> Option<Vec<u8>> {
     let payload = get(bundle, segment.offset, segment.size)?;
@@ -79,20 +93,31 @@ fn list(segment: &Segment, bundle: &[u8]) -> Option<Vec<u8>> {
 
 /// The hashes of all pages of a guest's memory, as it is loaded, one after the other.
 fn pages(guest: &Guest, bundle: &[u8]) -> Option<Vec<u8>> {
+    let empty = hash(&[0; PAGE]);
     let mut list = Vec::new();
     for range in &guest.memory {
-        let mut memory = vec![0; usize::try_from(range.size).ok()?];
-        for segment in &guest.segments {
-            let payload = get(bundle, segment.offset, segment.size)?;
-            let at = segment.destination.0.wrapping_sub(range.ipa.0);
-            let place = usize::try_from(at).ok();
-            let place = place.and_then(|at| memory.get_mut(at..at.checked_add(payload.len())?));
-            if let Some(place) = place {
-                place.copy_from_slice(payload);
+        for number in 0..range.size / LEAF {
+            let at = range.ipa.0 + number * LEAF;
+            let is_here = |segment: &&Segment| {
+                let start = segment.destination.0;
+                start < at + LEAF && at < start.saturating_add(segment.size)
+            };
+            let mut loaded = guest.segments.iter().filter(is_here).peekable();
+            if loaded.peek().is_none() {
+                list.extend(empty.0);
+                continue;
             }
+            let mut page = [0; PAGE];
+            for segment in loaded {
+                let start = segment.destination.0.max(at);
+                let end = (segment.destination.0 + segment.size).min(at + LEAF);
+                let from = segment.offset + (start - segment.destination.0);
+                let bytes = get(bundle, from, end - start)?;
+                let place = (start - at) as usize;
+                page[place..place + bytes.len()].copy_from_slice(bytes);
+            }
+            list.extend(hash(&page).0);
         }
-        let pages = memory.chunks(PAGE).map(|page| hash(page).0);
-        list.extend(pages.flatten());
     }
     Some(list)
 }

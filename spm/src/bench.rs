@@ -7,6 +7,7 @@ use crate::build::{self, Built};
 use crate::command::Command;
 use crate::failure::{EXIT_COMMAND_LINE, EXIT_ENVIRONMENT, Failure};
 use crate::hypervisor;
+use crate::output::{self, note, say};
 use crate::qemu;
 use crate::system::SystemArgs;
 use spumone_bench::campaign::{self, Collected, Options};
@@ -64,7 +65,7 @@ impl Command for BenchArgs {
             );
         }
         if self.list {
-            print!("{}", list_runs(experiment, self, &runs));
+            output::print(&list_runs(experiment, self, &runs));
             return Ok(ExitCode::SUCCESS);
         }
         let seeds = seeds(experiment, self);
@@ -116,13 +117,13 @@ fn seeds(experiment: &dyn Experiment, args: &BenchArgs) -> Vec<u32> {
 /// What `spm bench` without a name prints: the list that was asked for, or an error with the list.
 fn without_name(args: &BenchArgs) -> ExitCode {
     if args.list {
-        print!("{}", list(args));
+        output::print(&list(args));
         return ExitCode::SUCCESS;
     }
-    eprint!(
+    note!(
         "error: `spm bench` needs the name of a figure:\n\n{}\n\
          `spm bench NAME --quick` makes a short version of a figure, `spm bench NAME` makes the figure; \
-         `spm bench --help` explains the options.\n",
+         `spm bench --help` explains the options.",
         list(args)
     );
     ExitCode::from(EXIT_COMMAND_LINE)
@@ -294,12 +295,12 @@ fn finish(
         }
     }
     if args.json {
-        println!("{:#}", page.json());
+        output::json(&page.json());
     } else {
         show(page, collected, partial);
         show_trails(args, project, page);
         if let Some(folder) = folder {
-            println!("\n{}", folder.join(name).with_extension("md").display());
+            say!("\n{}", folder.join(name).with_extension("md").display());
         }
     }
     Ok(match collected.broken.is_empty() {
@@ -336,7 +337,7 @@ fn show_trails(args: &BenchArgs, project: &Project, page: &Page<'_>) {
     };
     for outcome in page.results.all() {
         if let Some(table) = trails::table(&outcome.clock, &names, kind) {
-            println!("\n{} seed {}\n{table}", outcome.label, outcome.seed);
+            say!("\n{} seed {}\n{table}", outcome.label, outcome.seed);
         }
     }
 }
@@ -344,7 +345,7 @@ fn show_trails(args: &BenchArgs, project: &Project, page: &Page<'_>) {
 fn show(page: &Page<'_>, collected: &Collected, every_run: bool) {
     if every_run {
         for outcome in page.results.all() {
-            println!(
+            say!(
                 "{:32} seed {}  trace {}  {}",
                 outcome.label,
                 outcome.seed,
@@ -352,13 +353,13 @@ fn show(page: &Page<'_>, collected: &Collected, every_run: bool) {
                 outcome.numbers()
             );
         }
-        println!();
+        say!();
         for (name, hash) in &page.inputs.files {
-            println!("{name:24} {hash}");
+            say!("{name:24} {hash}");
         }
     } else {
         for finding in &page.evaluation.findings {
-            println!("- {finding}");
+            say!("- {finding}");
         }
         for verdict in &page.evaluation.verdicts {
             let met = match verdict.met {
@@ -366,11 +367,11 @@ fn show(page: &Page<'_>, collected: &Collected, every_run: bool) {
                 Some(false) => "NOT MET",
                 None => "?",
             };
-            println!("{met:8} {}: {}", verdict.aim, verdict.measured);
+            say!("{met:8} {}: {}", verdict.aim, verdict.measured);
         }
     }
     let total = page.results.all().count();
-    println!(
+    say!(
         "\n{total} runs, {} of them made now; run hash {}",
         collected.made - collected.broken.len(),
         page.results.hash()
@@ -379,9 +380,9 @@ fn show(page: &Page<'_>, collected: &Collected, every_run: bool) {
 
 /// Shows why run `name` has no result, and the end of its console.
 pub fn show_broken(name: &str, broken: &Broken) {
-    eprintln!("\n{name}: {}\n{}:", broken.reason, broken.log.display());
+    note!("\n{name}: {}\n{}:", broken.reason, broken.log.display());
     for line in &broken.tail {
-        eprintln!("  {line}");
+        note!("  {line}");
     }
 }
 

@@ -4,14 +4,17 @@
 use crate::bundle;
 use crate::command::{Command, help};
 use crate::failure::Failure;
-use crate::hypervisor;
+use crate::hypervisor::{self, Hypervisor};
 use crate::key::SecretKey;
+use crate::outfile;
+use crate::output::{self, say};
 use crate::progress::Progress;
 use crate::summary;
 use crate::system::{self, System, SystemArgs};
 use clap::Args;
 use serde_json::json;
 use spumone_config::units::MIB;
+use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -35,7 +38,7 @@ Examples:
 pub struct BuildArgs {
     #[command(flatten)]
     pub system: SystemArgs,
-    /// The file to write [default: build/systems/SYSTEM.img].
+    /// The file to write [default: build/systems/SYSTEM.img]. With /dev/stdout nothing else is printed.
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
     /// Sign the description with this secret key, made by `spm key new`, and have the hypervisor in the file demand it.
@@ -55,35 +58,43 @@ impl BuildArgs {
     }
 }
 
-/// `build/systems/NAME.img` for a description `NAME.toml`.
+/// `build/systems/NAME.img` for a description `NAME.toml`. Only that ending is left out, so that other names stay different.
 pub fn default_output(description: &Path) -> PathBuf {
-    let name = description.file_stem().unwrap_or_default();
-    Path::new("build/systems").join(name).with_extension("img")
+    let name = match description.extension() {
+        Some(ending) if ending == "toml" => description.file_stem(),
+        _ => description.file_name(),
+    };
+    let mut name = name.unwrap_or_default().to_owned();
+    name.push(".img");
+    Path::new("build/systems").join(name)
 }
 
 impl Command for BuildArgs {
     fn run(&self) -> Result<ExitCode, Failure> {
         let output = self.output();
         let key = self.sign.as_deref().map(SecretKey::read).transpose()?;
-        if let Some(key) = &self.sign {
-            keep_input(&output, key)?;
+        let ready = Ready::new(&self.system, self.sign.as_deref())?;
+        ready.keep_inputs(&output, "name another file after -o")?;
+        let built = ready.write(&output, key.as_ref())?;
+        if is_same(&output, Path::new("/dev/stdout")) {
+            // The image is there, and nothing else.
+            return Ok(ExitCode::SUCCESS);
         }
-        let built = build_signed(&self.system, &output, key.as_ref())?;
         if self.json {
             let system = summary::json(&built.system);
             let (key, version) = (
                 key.as_ref().map(SecretKey::public_hex),
                 built.system.packed.system.version,
             );
-            let report = json!({ "ok": true, "output": output, "size": built.size, "key": key, "version": version, "system": system });
-            println!("{report:#}");
+            let report = json!({ "ok": true, "output": output.to_string_lossy(), "size": built.size, "key": key, "version": version, "system": system });
+            output::json(&report);
         } else {
             let mib = built.size as f64 / MIB as f64;
             let signed = key.map(|key| {
                 let version = built.system.packed.system.version;
                 format!(", version {version}, signed with {}", key.public_hex())
             });
-            println!(
+            say!(
                 "{}: {mib:.1} MiB{}",
                 output.display(),
                 signed.unwrap_or_default()
@@ -109,50 +120,96 @@ pub struct Built {
 
 /// Builds a system into `output`, and signs nothing.
 pub fn build(args: &SystemArgs, output: &Path) -> Result<Built, Failure> {
-    build_signed(args, output, None)
+    let ready = Ready::new(args, None)?;
+    ready.keep_inputs(output, "let the description name other files")?;
+    ready.write(output, None)
 }
 
-/// Builds a system into `output`, and signs it if there is a key.
-pub fn build_signed(
-    args: &SystemArgs,
-    output: &Path,
-    key: Option<&SecretKey>,
-) -> Result<Built, Failure> {
-    let progress = Progress::start("reading the hypervisor");
-    let found = hypervisor::find(args.hypervisor.as_deref())
-        .and_then(|path| Ok((hypervisor::read(&path)?, path)));
-    // Faults of the description are reported first.
-    let built = found.as_ref().ok().map(|(hypervisor, _)| hypervisor);
-    let mut system = system::load(&args.description, built, &progress)?;
-    let (hypervisor, path) = found?;
-    let wanted = system.board.memory.base + system.board.memory.image_offset;
-    if hypervisor.address != wanted {
-        return Err(Failure::environment(format!(
-            "{} is linked at {:#x}, but board \"{}\" needs it at {wanted:#x}",
-            path.display(),
-            hypervisor.address,
-            system.board.name
-        ))
-        .help("build the hypervisor for this board"));
+/// A system that is ready to be written: all of it has been read and checked.
+pub struct Ready {
+    /// The system.
+    pub system: System,
+    hypervisor: Hypervisor,
+    /// What the image is made from.
+    inputs: Vec<PathBuf>,
+    /// It is not read, but who loses it cannot verify the image.
+    public_key: Option<PathBuf>,
+    progress: Progress,
+}
+
+impl Ready {
+    /// Reads and checks a system, and whether its image can be signed with `sign`.
+    pub fn new(args: &SystemArgs, sign: Option<&Path>) -> Result<Self, Failure> {
+        let progress = Progress::start("reading the hypervisor");
+        let found = hypervisor::find(args.hypervisor.as_deref())
+            .and_then(|path| Ok((hypervisor::read(&path)?, path)));
+        // Faults of the description are reported first.
+        let built = found.as_ref().ok().map(|(hypervisor, _)| hypervisor);
+        let system = system::load(&args.description, built, &progress)?;
+        let (hypervisor, path) = found?;
+        let wanted = system.board.memory.base + system.board.memory.image_offset;
+        if hypervisor.address != wanted {
+            return Err(Failure::environment(format!(
+                "{} is linked at {:#x}, but board \"{}\" needs it at {wanted:#x}",
+                path.display(),
+                hypervisor.address,
+                system.board.name
+            ))
+            .help("build the hypervisor for this board"));
+        }
+        if sign.is_some() && hypervisor.trust.is_none() {
+            let message = format!("{} has no place for a key", path.display());
+            return Err(Failure::environment(message).help("build the hypervisor of this release"));
+        }
+        let board = system.sources.board.iter().map(|board| board.path.clone());
+        let public_key = sign.map(|key| key.with_extension("pub"));
+        let inputs = [args.description.clone(), path]
+            .into_iter()
+            .chain(board)
+            .chain(sign.map(Path::to_owned))
+            .chain(guest_files(args, &system))
+            .collect();
+        Ok(Self {
+            system,
+            hypervisor,
+            inputs,
+            public_key: public_key.filter(|path| path.is_file()),
+            progress,
+        })
     }
-    if key.is_some() && hypervisor.trust.is_none() {
-        let message = format!("{} has no place for a key", path.display());
-        return Err(Failure::environment(message).help("build the hypervisor of this release"));
+
+    /// Refuses to write `output` over a file that the image is made from, or over the public key of its signature.
+    pub fn keep_inputs(&self, output: &Path, help: &str) -> Result<(), Failure> {
+        let is_output = |input: &PathBuf| is_same(input, output);
+        if self.public_key.as_ref().is_some_and(is_output) {
+            return Err(taken(output, "is the public key of the signature", help));
+        }
+        match self.inputs.iter().any(is_output) {
+            true => Err(taken(output, "is read to make the image", help)),
+            false => Ok(()),
+        }
     }
-    for input in [args.description.clone(), path]
-        .into_iter()
-        .chain(guest_files(args, &system))
-    {
-        keep_input(output, &input)?;
+
+    /// Writes the image, signed if there is a key.
+    pub fn write(self, output: &Path, key: Option<&SecretKey>) -> Result<Built, Failure> {
+        let Self {
+            mut system,
+            hypervisor,
+            progress,
+            ..
+        } = self;
+        progress.step("writing the image");
+        let image = bundle::image(&hypervisor, &mut system, key).map_err(Failure::environment)?;
+        let folder = output.parent().unwrap_or(Path::new(""));
+        fs::create_dir_all(folder)
+            .and_then(|()| outfile::write(output, &image))
+            .map_err(|error| Failure::io("write", output, &error))?;
+        Ok(Built {
+            system,
+            size: image.len() as u64,
+            program: hypervisor.loaded,
+        })
     }
-    progress.step("writing the image");
-    let image = bundle::image(&hypervisor, &mut system, key).map_err(Failure::environment)?;
-    write(output, &image).map_err(|error| Failure::io("write", output, &error))?;
-    Ok(Built {
-        system,
-        size: image.len() as u64,
-        program: hypervisor.loaded,
-    })
 }
 
 /// The files that the guests name.
@@ -169,34 +226,27 @@ fn guest_files(args: &SystemArgs, system: &System) -> impl Iterator<Item = PathB
     files.flatten().map(move |file| folder.join(&file.value))
 }
 
-/// Refuses to write the image over a file that it is made from.
-fn keep_input(output: &Path, input: &Path) -> Result<(), Failure> {
-    let place = |path: &Path| std::fs::metadata(path).ok().map(|it| (it.dev(), it.ino()));
-    if place(input).is_some() && place(input) == place(output) {
-        let message = format!("{} is read to make the image", output.display());
-        return Err(Failure::environment(message).help("name another file after -o"));
-    }
-    Ok(())
+/// Why a file is not written: what it is.
+pub fn taken(output: &Path, what: &str, help: &str) -> Failure {
+    let message = format!("{} {what}", output.display());
+    Failure::environment(message).help(help)
 }
 
-/// Writes a file in one step, so that no other program can read half of it.
-fn write(output: &Path, image: &[u8]) -> std::io::Result<()> {
-    if let Some(folder) = output.parent() {
-        std::fs::create_dir_all(folder)?;
+/// Whether two paths are one file, under any of its names, also if it is not there yet.
+pub fn is_same(one: &Path, other: &Path) -> bool {
+    let file = |path: &Path| fs::metadata(path).ok().map(|it| (it.dev(), it.ino()));
+    match (file(one), file(other)) {
+        (Some(one), Some(other)) => one == other,
+        (None, None) => {
+            let place = |path: &Path| {
+                let folder = path.parent().unwrap_or(Path::new(""));
+                let folder = fs::canonicalize(Path::new(".").join(folder)).ok();
+                Some((folder?, path.file_name()?.to_owned()))
+            };
+            place(one).is_some() && place(one) == place(other)
+        }
+        _ => false,
     }
-    if std::fs::metadata(output).is_ok_and(|metadata| !metadata.is_file()) {
-        // A device or a pipe cannot be replaced.
-        return std::fs::write(output, image);
-    }
-    let mut temporary = output.as_os_str().to_owned();
-    temporary.push(format!(".{}", std::process::id()));
-    let written = std::fs::write(&temporary, image);
-    let written = written.and_then(|()| std::fs::rename(&temporary, output));
-    if written.is_err() {
-        // The rest of the file is useless. An error here matters less than the first one.
-        let _ = std::fs::remove_file(&temporary);
-    }
-    written
 }
 
 #[cfg(test)]
@@ -205,7 +255,14 @@ mod tests {
 
     #[test]
     fn the_image_is_named_after_the_description() {
-        let output = default_output(Path::new("systems/demo.toml"));
-        assert_eq!(output, Path::new("build/systems/demo.img"));
+        for (description, output) in [
+            ("systems/demo.toml", "build/systems/demo.img"),
+            ("demo", "build/systems/demo.img"),
+            ("sys.v1.toml", "build/systems/sys.v1.img"),
+            ("sys.v2.toml", "build/systems/sys.v2.img"),
+            ("sys.v3", "build/systems/sys.v3.img"),
+        ] {
+            assert_eq!(default_output(Path::new(description)), Path::new(output));
+        }
     }
 }

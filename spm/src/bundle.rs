@@ -68,7 +68,7 @@ fn bytes<'a>(payload: &Payload, system: &'a System) -> Option<&'a [u8]> {
     let contents = system.contents.get(payload.guest)?;
     let file = match payload.source {
         Source::Image => contents.image.as_slice(),
-        Source::Initrd => contents.initrd.as_deref()?,
+        Source::Initrd => contents.initrd.as_ref()?.as_slice(),
         Source::DeviceTree => system.trees.get(payload.guest)?.blob.as_slice(),
     };
     let start = usize::try_from(payload.file_offset).ok()?;

@@ -4,6 +4,7 @@
 use crate::command::{Command, help};
 use crate::failure::Failure;
 use crate::hypervisor;
+use crate::output::{self, say};
 use crate::progress::Progress;
 use crate::summary;
 use crate::system::{self, SystemArgs};
@@ -32,23 +33,28 @@ impl Command for CheckArgs {
     fn run(&self) -> Result<ExitCode, Failure> {
         let progress = Progress::start("reading the hypervisor");
         let named = self.system.hypervisor.as_deref();
-        let built = match hypervisor::find(named).and_then(|path| hypervisor::read(&path)) {
-            Err(failure) if named.is_some() => return Err(failure),
-            // A description can be checked before there is a hypervisor.
-            built => built.ok(),
+        let found = hypervisor::find(named);
+        let (built, lacks) = match found.map(|path| (hypervisor::read(&path), path)) {
+            Ok((Ok(built), _)) => (Some(built), None),
+            Ok((Err(failure), _)) if named.is_some() => return Err(failure),
+            // A description can be checked before there is a hypervisor, and while one is built.
+            Ok((Err(_), path)) => (
+                None,
+                Some(format!("The hypervisor {} cannot be used", path.display())),
+            ),
+            Err(_) => (None, Some("The hypervisor was not found".to_owned())),
         };
         let system = system::load(&self.system.description, built.as_ref(), &progress)?;
         drop(progress);
         if self.json {
-            println!(
-                "{:#}",
-                json!({ "ok": true, "trusted": summary::trusted(&system), "system": summary::json(&system) })
+            output::json(
+                &json!({ "ok": true, "trusted": summary::trusted(&system), "system": summary::json(&system) }),
             );
             return Ok(ExitCode::SUCCESS);
         }
-        print!("{}", summary::text(&self.system.description, &system));
-        if built.is_none() {
-            println!("\nThe hypervisor was not found: its size is assumed.");
+        output::print(&summary::text(&self.system.description, &system));
+        if let Some(lacks) = lacks {
+            say!("\n{lacks}: its size is assumed.");
         }
         Ok(ExitCode::SUCCESS)
     }

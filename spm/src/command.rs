@@ -10,9 +10,9 @@ Exit codes:
   0    success
   1    the description, or a file it names, is refused
   2    the command line is wrong
-  3    a file cannot be read or written, or a tool is missing; the hypervisor refuses the image
-       of `spm run`; a run of `spm bench` failed; a result of `spm demo` is not as it should be;
-       an invariant of `spm sim` did not hold
+  3    a file or standard output cannot be read or written, or a tool is missing; the hypervisor
+       refuses the image of `spm run`; a run of `spm bench` failed; a result of `spm demo` is
+       not as it should be; an invariant of `spm sim` did not hold
   124  `spm run` stopped the machine after --timeout
   Otherwise `spm run` returns QEMU's exit code (128 + N if signal N ended QEMU).";
 

@@ -7,6 +7,7 @@ use crate::command::{Command, EXIT_CODES};
 use crate::console::{Console, Reader};
 use crate::failure::{EXIT_ENVIRONMENT, Failure};
 use crate::hypervisor;
+use crate::output::{self, say};
 use crate::qemu;
 use crate::summary;
 use crate::system::System;
@@ -86,7 +87,7 @@ impl Command for DemoArgs {
             folder,
             image,
         };
-        println!(
+        say!(
             "FreeRTOS and Linux share one machine, on the exact clock; the keyboard is not connected.\n\
              Meanwhile each of them also runs alone on a bare machine, to compare with.\n"
         );
@@ -94,7 +95,7 @@ impl Command for DemoArgs {
             true => Reader::Viewer,
             false => Reader::File,
         };
-        let console = Console::new(&system, reader, io::stdout());
+        let console = Console::new(&system, reader, output::Stdout);
         let results = match demo.execute(&guests, console)? {
             Ok(results) => results,
             Err((name, broken)) => {
@@ -103,7 +104,7 @@ impl Command for DemoArgs {
             }
         };
         let report = demo::report(&results).map_err(Failure::environment)?;
-        print!("{}", text(&report));
+        output::print(&text(&report));
         Ok(match report.faults.is_empty() {
             true => ExitCode::SUCCESS,
             false => ExitCode::from(EXIT_ENVIRONMENT),
@@ -149,7 +150,7 @@ impl Demo {
     fn execute(
         &self,
         guests: &Guests,
-        console: Console<io::Stdout>,
+        console: Console<output::Stdout>,
     ) -> Result<Result<Results, Failed>, Failure> {
         let together = guests.together();
         let log = self.places(&together).log();

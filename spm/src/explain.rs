@@ -4,6 +4,7 @@
 use crate::command::{Command, help};
 use crate::console::{Console, IDLE, Pipe, Reader, Screen};
 use crate::failure::Failure;
+use crate::output;
 use clap::Args;
 use std::fs::File;
 use std::io::{self, Read as _, Write};
@@ -37,7 +38,7 @@ impl Command for ExplainArgs {
             None => io::stdin().as_fd().try_clone_to_owned().map(File::from),
         };
         input
-            .and_then(|input| explain(input, self.file.is_some(), io::stdout()))
+            .and_then(|input| explain(input, self.file.is_some(), output::Stdout))
             .map_err(|error| Failure::io("read", path, &error))?;
         Ok(ExitCode::SUCCESS)
     }
@@ -45,7 +46,7 @@ impl Command for ExplainArgs {
 
 fn explain(mut input: File, is_named: bool, out: impl Write) -> io::Result<()> {
     let kind = input.metadata()?.file_type();
-    let screen = Screen::new([], Reader::File);
+    let screen = Screen::new([], Reader::File).foreign();
     // A serial line is joined in the middle of a line. Standard input may be a terminal too, where a user types whole lines.
     let mut console = match is_named && kind.is_char_device() {
         true => Console::joining(screen, out),

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Why a command failed, how the failure is shown, and the exit codes.
 
+use crate::escape::{self, Escaped};
+use crate::output;
 use miette::{LabeledSpan, MietteDiagnostic, NamedSource, Report};
 use serde_json::{Value, json};
 use spumone_config::problem::{Label, Problem, SourceFile};
@@ -143,8 +145,8 @@ impl Failure {
     /// Shows the failure: as text on standard error, or as JSON on standard output.
     pub fn report(self, json: bool) -> ExitCode {
         match json {
-            true => println!("{}", self.json_text()),
-            false => eprintln!("{}", self.text()),
+            true => output::json(&self.to_json()),
+            false => output::tell_styled(&(self.text() + "\n")),
         }
         ExitCode::from(match self {
             Self::Refused { .. } => EXIT_REFUSED,
@@ -162,7 +164,7 @@ impl Failure {
                 }
                 let count = problems.len();
                 let plural = if count == 1 { "" } else { "s" };
-                let path = sources.description.path.display();
+                let path = escape::line(&sources.description.path.to_string_lossy());
                 text += &format!("{path}: {count} problem{plural}");
                 if count > MAX_SHOWN {
                     text += &format!(", of which the first {MAX_SHOWN} are shown");
@@ -170,8 +172,8 @@ impl Failure {
                 text
             }
             Self::Environment { message, help } => {
-                let mut diagnostic = MietteDiagnostic::new(message);
-                diagnostic.help.clone_from(help);
+                let mut diagnostic = MietteDiagnostic::new(escape::line(message));
+                diagnostic.help = help.as_deref().map(escape::text);
                 format!("{:?}", Report::new(diagnostic))
             }
         }
@@ -212,7 +214,7 @@ fn problem_json(problem: &Problem, sources: &Sources, [own, board]: &[Lines<'_>;
         let (line, column) = lines.position(label.span.start);
         let (end_line, end_column) = lines.position(label.span.end);
         json!({
-            "file": source.path,
+            "file": source.path.to_string_lossy(),
             "line": line,
             "column": column,
             "end_line": end_line,
@@ -235,30 +237,36 @@ pub fn diagnostic(problem: &Problem, sources: &Sources) -> Report {
         .first()
         .map_or(SourceFile::Description, |label| label.source);
     let source = sources.get(main);
-    let mut diagnostic = MietteDiagnostic::new(&problem.message).with_code(problem.code);
-    diagnostic.help.clone_from(&problem.help);
+    let message = escape::line(&problem.message);
+    let mut diagnostic = MietteDiagnostic::new(message).with_code(problem.code);
+    diagnostic.help = problem.help.as_deref().map(escape::text);
+    let path = escape::line(&source.path.to_string_lossy());
+    let text = Escaped::of(&source.text);
     let labels: Vec<_> = problem
         .labels
         .iter()
         .filter(|label| label.source == main)
         .map(|label| {
-            let length = label.span.end.saturating_sub(label.span.start);
-            LabeledSpan::new(Some(label.text.clone()), label.span.start, length)
+            let [start, end] = [label.span.start, label.span.end].map(|it| text.place(it));
+            LabeledSpan::new(
+                Some(escape::line(&label.text)),
+                start,
+                end.saturating_sub(start),
+            )
         })
         .collect();
     if labels.is_empty() {
         return Report::new(diagnostic);
     }
     if source.text.lines().any(|line| line.len() > MAX_LINE) {
-        let place = labels.first().map_or(0, LabeledSpan::offset);
+        let mut labels = problem.labels.iter().filter(|label| label.source == main);
+        let place = labels.next().map_or(0, |label| label.span.start);
         let (line, column) = Lines::of(source).position(place);
-        let path = source.path.display();
         diagnostic.message += &format!(" ({path}, line {line}, column {column})");
         return Report::new(diagnostic);
     }
     diagnostic.labels = Some(labels);
-    let name = source.path.to_string_lossy();
-    Report::new(diagnostic).with_source_code(NamedSource::new(name, source.text.clone()))
+    Report::new(diagnostic).with_source_code(NamedSource::new(path, text.text))
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use crate::failure::Failure;
 use crate::input;
 use object::Endianness;
 use object::elf;
-use object::read::elf::{FileHeader as _, ProgramHeader as _, Sym as _};
+use object::read::elf::{FileHeader as _, ProgramHeader as _, SectionHeader as _, Sym as _};
 use spumone_config::image::LinuxHeader;
 use spumone_config::packed::{Sections, Trust};
 use spumone_config::types::MAX_PCPUS;
@@ -26,8 +26,8 @@ const BOOT_GUARD: &str = "boot_stack_guard";
 const STACKS: &str = "core_stacks";
 /// Several times the size of any hypervisor: a damaged file must not make `spm` allocate all memory.
 const MAX_SIZE: u64 = 16 * MIB;
-/// Largest ELF file in bytes: what is loaded, and debug information.
-const MAX_FILE: u64 = 2 << 30;
+/// Largest ELF file in bytes: what is loaded, and debug information. It is many times the size of any hypervisor.
+const MAX_FILE: u64 = 256 * MIB;
 
 /// The size that is assumed if the hypervisor is not built yet.
 pub const ASSUMED_SIZE: u64 = 2 * MIB;
@@ -77,8 +77,10 @@ pub fn find(named: Option<&Path>) -> Result<PathBuf, Failure> {
 
 /// Reads and flattens the hypervisor.
 pub fn read(path: &Path) -> Result<Hypervisor, Failure> {
-    let file = input::read(path, MAX_FILE)
-        .map_err(|error| Failure::io("read the hypervisor", path, &error).help(HELP))?;
+    let is_elf = |beginning: &[u8]| beginning.starts_with(&elf::ELFMAG);
+    let file = input::read_if(path, MAX_FILE, is_elf)
+        .map_err(|error| Failure::io("read the hypervisor", path, &error).help(HELP))?
+        .unwrap_or_default();
     flatten(&file).map_err(|what| {
         Failure::environment(format!("{}: {what}", path.display())).help(format!(
             "build the hypervisor again with `make build`; it is then target/{DEFAULT_PATH}"
@@ -199,10 +201,17 @@ fn symbol(
     let endian = Endianness::Little;
     let sections = header.sections(endian, file)?;
     let symbols = sections.symbols(endian, file, elf::SHT_SYMTAB)?;
-    for symbol in symbols.iter() {
-        if symbol.name(endian, symbols.strings())? == name.as_bytes() {
-            return Ok(Some((symbol.st_value(endian), symbol.st_size(endian))));
-        }
+    if symbols.is_empty() {
+        return Ok(None);
     }
-    Ok(None)
+    let strings = sections.section(symbols.string_section())?;
+    let strings = strings.data(endian, file)?;
+    // No name is read to its end: in a damaged file each may be as long as all of them.
+    let is_called = |at: u32| {
+        let rest = strings.get(at as usize..).unwrap_or_default();
+        let rest = rest.strip_prefix(name.as_bytes());
+        rest.is_some_and(|rest| rest.first() == Some(&0))
+    };
+    let found = symbols.iter().find(|it| is_called(it.st_name(endian)));
+    Ok(found.map(|it| (it.st_value(endian), it.st_size(endian))))
 }

@@ -2,11 +2,13 @@
 //! Reads the files that a user names: regular files up to a size, so that neither a device nor a FIFO makes `spm` wait or takes all
 //! memory.
 
+use rustix::fs::OFlags;
+use rustix::io::Errno;
 use spumone_config::units;
 use std::fmt;
 use std::fs::{self, File, FileType};
 use std::io::{self, Read};
-use std::os::unix::fs::FileTypeExt;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 
 /// Largest description and board file in bytes; the project's own have less than 8 KiB.
@@ -42,6 +44,16 @@ impl Unreadable {
         use io::ErrorKind::{NotADirectory, NotFound};
         matches!(self, Self::Io(error) if matches!(error.kind(), NotFound | NotADirectory))
     }
+
+    /// Whether there is something else under that name than a file, or a file of somebody else.
+    pub fn is_out_of_reach(&self) -> bool {
+        let is_loop = |error: &io::Error| error.raw_os_error() == Some(Errno::LOOP.raw_os_error());
+        match self {
+            Self::NoFile(_) => true,
+            Self::TooLarge(_) => false,
+            Self::Io(error) => error.kind() == io::ErrorKind::PermissionDenied || is_loop(error),
+        }
+    }
 }
 
 impl From<io::Error> for Unreadable {
@@ -50,13 +62,49 @@ impl From<io::Error> for Unreadable {
     }
 }
 
+/// Bytes of a file that say what it is, for [`read_if`].
+const BEGINNING: usize = 64;
+
 /// Reads the regular file at `path`, which has at most `limit` bytes.
 pub fn read(path: &Path, limit: u64) -> Result<Vec<u8>, Unreadable> {
-    // Before it is opened: to open a FIFO waits for a writer.
-    if let Some(what) = other_than_file(fs::metadata(path)?.file_type()) {
+    let all = read_if(path, limit, |_| true)?;
+    Ok(all.unwrap_or_default())
+}
+
+/// The same, if the first bytes of the file are as `is_right` says; else `None`, and the rest is not read.
+pub fn read_if(
+    path: &Path,
+    limit: u64,
+    is_right: impl FnOnce(&[u8]) -> bool,
+) -> Result<Option<Vec<u8>>, Unreadable> {
+    // Before it is opened: that may have an effect on a device.
+    let metadata = fs::metadata(path)?;
+    if let Some(what) = other_than_file(metadata.file_type()) {
         return Err(Unreadable::NoFile(what));
     }
-    all(File::open(path)?, limit)
+    if metadata.len() > limit {
+        return Err(Unreadable::TooLarge(limit));
+    }
+    // Some files of /proc wait for more. In a file on a disk this has no effect.
+    let nonblocking = OFlags::NONBLOCK.bits() as i32;
+    let mut options = File::options();
+    let mut file = options.read(true).custom_flags(nonblocking).open(path)?;
+    let mut bytes = Vec::new();
+    append(file.by_ref().take(BEGINNING as u64), limit, &mut bytes)?;
+    if !is_right(&bytes) {
+        return Ok(None);
+    }
+    // At once: a vector that grows takes twice its size. Files of /proc say that they are empty.
+    let room = usize::try_from(metadata.len()).unwrap_or(usize::MAX);
+    bytes
+        .try_reserve_exact(room.saturating_add(1))
+        .map_err(|_| io::Error::from(io::ErrorKind::OutOfMemory))?;
+    let left = limit.saturating_sub(bytes.len() as u64);
+    append(file, left, &mut bytes).map_err(|error| match error {
+        Unreadable::TooLarge(_) => Unreadable::TooLarge(limit),
+        error => error,
+    })?;
+    Ok(Some(bytes))
 }
 
 /// Reads a text file of at most [`MAX_TEXT`] bytes.
@@ -66,15 +114,12 @@ pub fn text(files: &Files, path: &Path) -> Result<String, Unreadable> {
     String::from_utf8(bytes).map_err(|error| invalid(error).into())
 }
 
-/// Reads `input` to its end, which comes after at most `limit` bytes.
-pub fn all(input: impl Read, limit: u64) -> Result<Vec<u8>, Unreadable> {
-    let mut bytes = Vec::new();
-    input
-        .take(limit.saturating_add(1))
-        .read_to_end(&mut bytes)?;
-    match bytes.len() as u64 > limit {
+/// Appends all of `input`, which has at most `limit` bytes.
+pub fn append(input: impl Read, limit: u64, bytes: &mut Vec<u8>) -> Result<(), Unreadable> {
+    let read = input.take(limit.saturating_add(1)).read_to_end(bytes)?;
+    match read as u64 > limit {
         true => Err(Unreadable::TooLarge(limit)),
-        false => Ok(bytes),
+        false => Ok(()),
     }
 }
 
@@ -118,6 +163,22 @@ mod tests {
         let made = std::process::Command::new("mkfifo").arg(&fifo).status();
         assert!(made.unwrap().success());
         assert_eq!(what(&fifo), "a FIFO");
+    }
+
+    #[test]
+    fn the_rest_of_a_file_of_another_kind_is_not_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("sparse");
+        // More than there is memory.
+        File::create(&path).unwrap().set_len(1 << 42).unwrap();
+        let read = read_if(&path, u64::MAX, |bytes| bytes != [0; BEGINNING]);
+        assert!(matches!(read, Ok(None)));
+    }
+
+    /// Who may read the kernel's messages waits for the next one otherwise.
+    #[test]
+    fn no_file_is_waited_for() {
+        assert!(read(Path::new("/proc/kmsg"), 0).is_err());
     }
 
     #[test]

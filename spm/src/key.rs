@@ -7,15 +7,19 @@
 use crate::command::{Command, help};
 use crate::failure::Failure;
 use crate::input;
+use crate::outfile;
+use crate::output::say;
 use clap::{Args, Subcommand};
 use ed25519_compact::{KeyPair, Seed};
 use spumone_config::packed::{Seal, Trust};
 use std::ffi::OsStr;
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::fs::{self, File};
+use std::io::{self, Read as _};
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use tempfile::NamedTempFile;
 
 /// Shown below the help.
 const EXAMPLES: &str = "\
@@ -70,7 +74,7 @@ fn show(file: &Path) -> Result<ExitCode, Failure> {
         Some(public) => public,
         None => SecretKey::read(file)?.public(),
     };
-    println!("{PUBLIC} {}", hex(&public));
+    say!("{PUBLIC} {}", hex(&public));
     Ok(ExitCode::SUCCESS)
 }
 
@@ -89,23 +93,37 @@ pub fn public(file: &Path) -> Result<Option<[u8; Trust::KEY]>, Failure> {
 /// Makes a new pair.
 fn new(name: &Path) -> Result<ExitCode, Failure> {
     let ending = name.extension().and_then(OsStr::to_str);
-    if name.file_name().is_none() || matches!(ending, Some("key" | "pub")) {
+    // A folder is no name either: `kd/` would become `kd/.key`.
+    let bytes = |name: &OsStr| name.as_bytes().to_owned();
+    let is_name = name
+        .file_name()
+        .is_some_and(|last| bytes(name.as_os_str()).ends_with(&bytes(last)));
+    if !is_name || matches!(ending, Some("key" | "pub")) {
         let message = format!("{} is no name of a key", name.display());
         return Err(Failure::environment(message).help(
             "leave the ending out: `spm key new product` writes product.key and product.pub",
         ));
     }
     let (secret, public) = (with_ending(name, ".key"), with_ending(name, ".pub"));
-    // So that neither file is left alone.
-    if public.exists() {
-        let error = io::Error::from(io::ErrorKind::AlreadyExists);
-        return Err(not_written(&public, &error));
+    for taken in [&secret, &public] {
+        // A link whose target is missing takes the name, too.
+        if fs::symlink_metadata(taken).is_ok() {
+            let error = io::Error::from(io::ErrorKind::AlreadyExists);
+            return Err(not_written(taken, &error));
+        }
     }
     let key =
         SecretKey::random().map_err(|error| Failure::io("read", Path::new(RANDOM), &error))?;
-    write_new(&secret, 0o600, SECRET, &key.seed())?;
-    write_new(&public, 0o644, PUBLIC, &key.public())?;
-    println!("{} and {}", secret.display(), public.display());
+    // Neither file is left alone: both are written before one of them gets its name.
+    let secret_file = pending(&secret, 0o600, SECRET, &key.seed())?;
+    let public_file = pending(&public, 0o644, PUBLIC, &key.public())?;
+    give_name(secret_file, &secret)?;
+    if let Err(failure) = give_name(public_file, &public) {
+        // An error here matters less than that one.
+        let _ = fs::remove_file(&secret);
+        return Err(failure);
+    }
+    say!("{} and {}", secret.display(), public.display());
     Ok(ExitCode::SUCCESS)
 }
 
@@ -204,15 +222,24 @@ pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Writes one of the files, which must not be there yet.
-fn write_new(path: &Path, mode: u32, word: &str, bytes: &[u8]) -> Result<(), Failure> {
-    let digits = hex(bytes);
-    let mut options = OpenOptions::new();
-    options.write(true).create_new(true).mode(mode);
-    let written = options
-        .open(path)
-        .and_then(|mut file| writeln!(file, "{word} {digits}"));
-    written.map_err(|error| not_written(path, &error))
+/// Writes one of the files, which has no name yet.
+fn pending(
+    path: &Path,
+    mode: u32,
+    word: &str,
+    bytes: &[u8],
+) -> Result<NamedTempFile<File>, Failure> {
+    let line = format!("{word} {}\n", hex(bytes));
+    outfile::pending(path, mode, line.as_bytes())
+        .and_then(|file| file.as_file().sync_all().map(|()| file))
+        .map_err(|error| not_written(path, &error))
+}
+
+/// Gives one of the files its name, which must not be there yet.
+fn give_name(file: NamedTempFile<File>, path: &Path) -> Result<(), Failure> {
+    file.persist_noclobber(path)
+        .map(drop)
+        .map_err(|error| not_written(path, &error.error))
 }
 
 fn not_written(path: &Path, error: &io::Error) -> Failure {

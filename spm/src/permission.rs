@@ -29,22 +29,42 @@ const DRIVE_KEYS: &[&str] = &[
 ];
 const HELP: &str = "if you trust this description, start it with --allow-qemu-args";
 
-/// An argument with the folder of the description written out.
+/// An argument with the folder of the description written out, as QEMU gets it. In the value of a key a comma in the folder's name
+/// is doubled: QEMU takes a single one for the end of the value.
 pub fn written_out(argument: &str, folder: &Path) -> String {
-    argument.replace(FOLDER, &folder.to_string_lossy())
+    let folder = folder.to_string_lossy();
+    let mut parts = argument.split(FOLDER);
+    let mut before = parts.next().unwrap_or_default().to_owned();
+    let mut written = before.clone();
+    for part in parts {
+        let pair = before.replace(",,", "");
+        let is_value = pair.rsplit(',').next().is_some_and(|it| it.contains('='));
+        match is_value {
+            true => written += &folder.replace(',', ",,"),
+            false => written += &folder,
+        }
+        written += part;
+        before += part;
+    }
+    written
 }
 
-/// What needs the user's permission in the arguments of a description in this folder: the first such argument.
+/// What needs the user's permission in the arguments of a description in this folder: the first such argument. They are judged as
+/// QEMU gets them, so that no name of a folder can add to them.
 pub fn needed(arguments: &[Spanned<String>], folder: &Path) -> Option<Problem> {
     for option in arguments.chunks(2) {
         let (name, value) = (&option[0], option.get(1).unwrap_or(&option[0]));
-        // QEMU takes options with one hyphen and with two.
-        let refused = match name.value.trim_start_matches('-') {
-            "device" => device(&value.value),
-            "netdev" => network(&value.value),
-            "drive" => drive(&value.value, folder),
-            "serial" if value.value == "null" => Ok(()),
-            _ => Err("may run a program, or read and write any file".to_owned()),
+        let given = written_out(&value.value, folder);
+        // QEMU takes options with one hyphen and with two. It takes what has none for the name of a disk.
+        let plain = written_out(&name.value, folder);
+        let plain = plain.strip_prefix("--").or(plain.strip_prefix('-'));
+        let refused = match plain {
+            Some("device") => device(&given),
+            Some("netdev") => network(&given),
+            Some("drive") => drive(&given, folder),
+            Some("serial") if given == "null" => Ok(()),
+            Some(_) => Err("may run a program, or read and write any file".to_owned()),
+            None => Err("has no hyphen, so QEMU opens a file of that name as a disk".to_owned()),
         };
         if let Err(reason) = refused {
             let message = format!("QEMU's option `{}` {reason}", name.value);
@@ -73,34 +93,58 @@ pub fn needed_by_board(qemu: &Qemu) -> Option<Problem> {
 }
 
 /// A key and its value.
-type Pair<'a> = (&'a str, &'a str);
+type Pair<'a> = (&'a str, String);
 
-/// The pairs of `name,key=value,…`. What QEMU reads otherwise is refused: two commas, which stand for one within a value.
+/// The pairs of `name,key=value,…`, as QEMU reads them.
 fn pairs(text: &str) -> Result<(&str, Vec<Pair<'_>>), String> {
-    let (name, rest) = text.split_once(',').unwrap_or((text, ""));
-    let parts = rest.split(',').filter(|_| !rest.is_empty());
-    let pairs: Option<Vec<_>> = parts.map(|part| part.split_once('=')).collect();
-    match pairs {
-        Some(pairs) => Ok((name, pairs)),
-        None => Err("has a value that is not of the form `key=value`".into()),
+    let (name, mut rest) = text.split_once(',').unwrap_or((text, ""));
+    let mut pairs = Vec::new();
+    while !rest.is_empty() {
+        let end = rest.find([',', '=']).unwrap_or(rest.len());
+        let (key, after) = rest.split_at(end);
+        let Some(after) = after.strip_prefix('=') else {
+            return Err("has a value that is not of the form `key=value`".into());
+        };
+        let (value, after) = unescaped(after);
+        pairs.push((key, value));
+        rest = after;
+    }
+    Ok((name, pairs))
+}
+
+/// A value, and what follows the comma behind it. Two commas stand for one within the value.
+fn unescaped(text: &str) -> (String, &str) {
+    let (mut value, mut rest) = (String::new(), text);
+    loop {
+        let (part, after) = rest.split_once(',').unwrap_or((rest, ""));
+        value += part;
+        match after.strip_prefix(',') {
+            Some(after) => {
+                value.push(',');
+                rest = after;
+            }
+            None => return (value, after),
+        }
     }
 }
 
 /// A virtio device. Its values name no file.
 fn device(text: &str) -> Result<(), String> {
     let (model, pairs) = pairs(text)?;
-    let is_virtio = model.starts_with("virtio-");
-    if !is_virtio {
-        return Err(format!(
-            "has the device `{model}`, which may reach files or devices of this machine"
-        ));
-    }
     let is_word = |value: &str| {
         value
             .bytes()
             .all(|it| it.is_ascii_alphanumeric() || b".:_-".contains(&it))
     };
-    match pairs.into_iter().find(|(_, value)| !is_word(value)) {
+    let is_virtio = model.starts_with("virtio-") && is_word(model);
+    if !is_virtio {
+        return Err(format!(
+            "has the device `{model}`, which may reach files or devices of this machine"
+        ));
+    }
+    // QEMU also finds a file without a folder in its name.
+    let names_file = |(key, value): &Pair| *key == "romfile" || !is_word(value);
+    match pairs.into_iter().find(names_file) {
         Some((key, _)) => Err(format!("sets `{key}` of a device, which may name a file")),
         None => Ok(()),
     }
@@ -135,7 +179,7 @@ fn drive(text: &str, folder: &Path) -> Result<(), String> {
             .iter()
             .rev()
             .find(|(key, _)| *key == wanted)
-            .map(|(_, value)| *value)
+            .map(|(_, value)| value.as_str())
     };
     let is_known = |key: &str| key == "file" || DRIVE_KEYS.contains(&key);
     if let Some((key, _)) = pairs.iter().find(|(key, _)| !is_known(key)) {
@@ -148,7 +192,7 @@ fn drive(text: &str, folder: &Path) -> Result<(), String> {
             "has a disk that is not `format=raw`: other formats can name further files".into(),
         );
     }
-    let path = written_out(value("file").unwrap_or(""), folder);
+    let path = value("file").unwrap_or("");
     if path.contains(':') {
         return Err(
             "has a disk whose file name contains a colon, so it may be the address of a server"
@@ -158,7 +202,7 @@ fn drive(text: &str, folder: &Path) -> Result<(), String> {
     let is_kept = ["snapshot", "readonly"]
         .into_iter()
         .any(|key| value(key) == Some("on"));
-    let real = Path::new(&path).canonicalize();
+    let real = Path::new(path).canonicalize();
     let is_inside = || Some(real.as_ref().ok()?.starts_with(folder.canonicalize().ok()?));
     if real.as_ref().is_ok_and(|real| !real.is_file()) {
         return Err(format!("has a disk that is not a file: {path}"));
@@ -235,6 +279,10 @@ mod tests {
                 &["-device", "virtio-net-pci,romfile=/etc/shadow"],
                 "sets `romfile`",
             ),
+            (
+                &["-device", "virtio-net-pci,romfile=a.rom"],
+                "sets `romfile`",
+            ),
             (&["-device", "virtio-net-pci,help"], "form `key=value`"),
             (
                 &["-drive", "format=raw,file={dir}/../other.img"],
@@ -268,16 +316,50 @@ mod tests {
                 &["-drive", "format=raw,file.driver=nbd"],
                 "sets `file.driver`",
             ),
-            (
-                &["-drive", "format=raw,file={dir}/a,,b"],
-                "form `key=value`",
-            ),
+            (&["-drive", "format=raw,,x=y"], "not `format=raw`"),
+            (&["-drive", "format=raw,snapshot,file=x"], "`key=value`"),
+            (&["device", "virtio-net-device"], "has no hyphen"),
+            (&["---device", "virtio-net-device"], "may run a program"),
+            (&["{dir}", "virtio-net-device"], "has no hyphen"),
         ];
         for (arguments, expected) in cases {
             let said = refused(arguments).unwrap_or_default();
             assert!(said.contains(expected), "{arguments:?}: {said}");
             let after = [&["-serial", "null"], *arguments].concat();
             assert!(refused(&after).is_some(), "{after:?}");
+        }
+    }
+
+    /// What a name of a folder could add to an argument, and what it may have by itself.
+    #[test]
+    fn a_comma_in_the_name_of_the_folder_ends_no_value() {
+        let folder = tempfile::tempdir().unwrap();
+        let own = folder.path().join("c,file=victim");
+        fs::create_dir_all(own.join("sub")).unwrap();
+        fs::write(own.join("disk.img"), "inside").unwrap();
+        let written = |argument: &str| written_out(argument, Path::new("a,b"));
+        assert_eq!(
+            written("if=none,file={dir}/x,,y{dir},id={dir}"),
+            "if=none,file=a,,b/x,,ya,,b,id=a,,b"
+        );
+        assert_eq!(written("file:{dir}/log"), "file:a,b/log");
+        let needed = |name: &str, value: &str| {
+            let spanned = |text: &str| Spanned::new(text.to_owned(), Span::default());
+            needed(&[spanned(name), spanned(value)], &own).map(|problem| problem.message)
+        };
+        assert_eq!(
+            needed("-drive", "format=raw,file={dir}/disk.img,id=d"),
+            None
+        );
+        for (name, value) in [
+            ("-drive", "format=raw,{dir}=d"),
+            ("-drive", "{dir}"),
+            ("-device", "virtio-{dir}"),
+            ("-device", "virtio-blk-device,drive={dir}"),
+            ("-device", "virtio-blk-device,{dir}=d"),
+            ("-netdev", "{dir}"),
+        ] {
+            assert!(needed(name, value).is_some(), "{name} {value}");
         }
     }
 

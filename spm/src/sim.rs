@@ -5,6 +5,8 @@ mod power;
 
 use crate::command::{Command, help};
 use crate::failure::Failure;
+use crate::outfile;
+use crate::output::{self, note, say};
 use crate::progress::Progress;
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser};
@@ -128,6 +130,10 @@ struct Row {
 
 impl Command for SimArgs {
     fn run(&self) -> Result<ExitCode, Failure> {
+        if let Some(path) = &self.svg {
+            // Before the time that the runs take.
+            outfile::check(path).map_err(|error| Failure::io("write", path, &error))?;
+        }
         if !self.power.is_empty() {
             return power::run(self);
         }
@@ -161,15 +167,15 @@ impl Command for SimArgs {
             });
         }
         drop(progress);
-        if let Some(path) = &self.svg {
-            draw(&rows, path)?;
-        }
         if self.json {
             let runs: Vec<_> = rows.iter().map(Row::json).collect();
-            println!("{:#}", json!({ "ok": true, "runs": runs }));
+            output::json(&json!({ "ok": true, "runs": runs }));
         } else {
             show(&rows);
             show_effort(rows.iter().map(|it| &it.outcome), started);
+        }
+        if let Some(path) = &self.svg {
+            draw(&rows, path)?;
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -338,7 +344,7 @@ fn show_effort<'a>(outcomes: impl Iterator<Item = &'a Outcome>, started: Instant
         events += outcome.counters.events;
     }
     let seconds = started.elapsed().as_secs_f64();
-    eprintln!("\n{events} events, {moves} moves in {seconds:.1} s of this machine");
+    note!("\n{events} events, {moves} moves in {seconds:.1} s of this machine");
 }
 
 fn micros(time: Ticks) -> f64 {
@@ -346,11 +352,12 @@ fn micros(time: Ticks) -> f64 {
 }
 
 fn show(rows: &[Row]) {
-    println!(
+    say!(
         "{:51} | for each {:16} | longest, in µs",
-        "", "switch, decision, notice"
+        "",
+        "switch, decision, notice"
     );
-    println!(
+    say!(
         "cores  guest vCPUs  policy    load  seed  time/ideal      moves |    EL2  kicks   slots  cores asked | dispatch   wait"
     );
     for row in rows {
@@ -361,7 +368,7 @@ fn show(rows: &[Row]) {
         } = row;
         let counters = &outcome.counters;
         let over_ideal = over_ideal.map_or("-".to_owned(), |it| format!("{it:.3}"));
-        println!(
+        say!(
             "{:5}  {:5} {:5}  {:8}  {:3} %  {:4}  {over_ideal:>10} {:>10} | {:6.0} {:6.2}  {:6.2} {:12.2} | {:8.2} {:6.0}",
             run.setup.cores,
             run.setup.guest_cores,
@@ -408,7 +415,8 @@ fn draw(rows: &[Row], path: &Path) -> Result<(), Failure> {
             y: 1.0,
         }],
     });
-    std::fs::write(path, figure.svg()?).map_err(|error| Failure::io("write", path, &error))
+    outfile::write(path, figure.svg()?.as_bytes())
+        .map_err(|error| Failure::io("write", path, &error))
 }
 
 #[cfg(test)]

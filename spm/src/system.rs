@@ -3,7 +3,7 @@
 
 use crate::device_tree::{self, DeviceTree};
 use crate::failure::{Failure, Source, Sources};
-use crate::guest_files::{Contents, Reader};
+use crate::guest_files::{Contents, Reader, Store};
 use crate::hypervisor::{ASSUMED_SIZE, Hypervisor};
 use crate::input::{self, Files};
 use crate::progress::Progress;
@@ -92,6 +92,7 @@ pub fn load_from(
     };
     progress.step("reading the guests' files");
     let machine = description.board.memory.value.min(board.memory.max);
+    let mut store = Store::new(files);
     let contents: Vec<_> = description
         .guests
         .iter()
@@ -99,7 +100,7 @@ pub fn load_from(
         .take(MAX_GUESTS)
         .map(|guest| {
             let reader = Reader {
-                files,
+                store: &mut store,
                 guest,
                 scheduler: &description.scheduler,
                 folder: &folder,
@@ -108,6 +109,8 @@ pub fn load_from(
             reader.read(&mut problems)
         })
         .collect();
+    // The packed bytes of a file that was unpacked are needed no longer.
+    drop(store);
     let known: Vec<_> = contents
         .iter()
         .map(|contents| contents.as_ref().map(|it| it.files.clone()))
@@ -121,7 +124,10 @@ pub fn load_from(
     };
     progress.step("making device trees");
     let contents: Vec<_> = contents.into_iter().flatten().collect();
-    let blobs: Vec<_> = contents.iter().map(|it| it.dtb.as_deref()).collect();
+    let blobs = contents
+        .iter()
+        .map(|it| it.dtb.as_deref().map(Vec::as_slice));
+    let blobs: Vec<_> = blobs.collect();
     let trees = device_tree::all(&description, &board, &blobs, &plan)
         .map_err(|problems| Failure::refused(problems, &sources))?;
     let facts: Vec<_> = trees.iter().map(DeviceTree::facts).collect();
@@ -180,6 +186,7 @@ fn find_board(
 ) -> Result<Option<Source>, Failure> {
     let start = std::path::absolute(folder.join("."))
         .map_err(|error| Failure::io("find the folder", folder, &error))?;
+    let mut unread = None;
     for above in start.ancestors() {
         let path = above.join(file);
         match input::text(files, &path) {
@@ -190,16 +197,23 @@ fn find_board(
                 }));
             }
             Err(error) if error.is_missing() => {}
+            // What lies in a folder above may be somebody else's, and not meant for this.
+            Err(error) if above != start && error.is_out_of_reach() => {
+                unread.get_or_insert_with(|| Failure::io("read", &path, &error));
+            }
             Err(error) => return Err(Failure::io("read", &path, &error)),
         }
     }
     let built_in = BUILT_IN_BOARDS
         .iter()
         .find(|(built_in, _)| *built_in == name);
-    Ok(built_in.map(|(_, text)| Source {
-        path: file.to_owned(),
-        text: (*text).into(),
-    }))
+    match (built_in, unread) {
+        (None, Some(failure)) => Err(failure),
+        (built_in, _) => Ok(built_in.map(|(_, text)| Source {
+            path: file.to_owned(),
+            text: (*text).into(),
+        })),
+    }
 }
 
 /// A path relative to the current folder, if it is below it.

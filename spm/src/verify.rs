@@ -6,12 +6,14 @@ use crate::command::{Command, help};
 use crate::failure::Failure;
 use crate::input;
 use crate::key::{self, hex};
+use crate::output::{self, say};
 use clap::Args;
 use serde_json::json;
 use spumone_config::PhysAddr;
 use spumone_config::image::LinuxHeader;
-use spumone_config::packed::{BundleHeader, Guest, Hash, MAGIC, Part, System, Trust};
+use spumone_config::packed::{BundleHeader, Guest, Hash, MAGIC, Part, Segment, System, Trust};
 use spumone_config::seal;
+use spumone_config::types::MAX_GUESTS;
 use spumone_config::units::PAGE;
 use spumone_core::load::{Chunk, Engine, Hashing, Phases, Work};
 use spumone_core::sha256::{self, BLOCK, State};
@@ -25,8 +27,8 @@ Examples:
   spm verify build/systems/demo.img
   spm verify demo.img --key product.pub";
 
-/// Larger than any image.
-const MAX_IMAGE: u64 = 1 << 36;
+/// Larger than any image: the files of guests have at most 2 GiB.
+const MAX_IMAGE: u64 = 3 << 30;
 /// The exit code for an image that is not accepted.
 const EXIT_DIFFERS: u8 = 1;
 
@@ -57,8 +59,10 @@ impl Command for VerifyArgs {
             })?),
             None => None,
         };
-        let image = input::read(&self.image, MAX_IMAGE)
-            .map_err(|error| Failure::io("read", &self.image, &error))?;
+        let is_image = |beginning: &[u8]| LinuxHeader::parse(beginning).is_some();
+        let image = input::read_if(&self.image, MAX_IMAGE, is_image)
+            .map_err(|error| Failure::io("read", &self.image, &error))?
+            .unwrap_or_default();
         let path = self.image.display();
         let verified = match verify_image(&image, key) {
             Ok(verified) => verified,
@@ -73,14 +77,14 @@ impl Command for VerifyArgs {
         if self.json {
             let guests = verified.system.guests.iter();
             let guests: Vec<_> = guests.map(|guest| guest.name.as_str()).collect();
-            let report = json!({ "ok": true, "image": self.image, "key": key, "version": version, "guests": guests });
-            println!("{report:#}");
+            let report = json!({ "ok": true, "image": self.image.to_string_lossy(), "key": key, "version": version, "guests": guests });
+            output::json(&report);
         } else {
             let signed = match key {
                 Some(key) => format!("version {version}, signed with {key}"),
                 None => "not signed".to_owned(),
             };
-            println!("{path}: every part has its hash; {signed}");
+            say!("{path}: every part has its hash; {signed}");
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -133,8 +137,9 @@ pub fn verify_image(image: &[u8], key: Option<[u8; Trust::KEY]>) -> Result<Verif
         .ok_or("the image is cut off: copy or build it again")?;
     let bytes = |part: &Part| range(bundle, part.offset, part.size).unwrap_or_default();
     verify::tables(&header, &system, bytes, seal::hash).map_err(|error| error.to_string())?;
+    let mut seen = Vec::new();
     for guest in &system.guests {
-        verify_guest(guest, bundle)?;
+        verify_guest(guest, bundle, &mut seen)?;
     }
     Ok(Verified { system, trust })
 }
@@ -152,19 +157,58 @@ fn range(bytes: &[u8], start: u64, size: u64) -> Option<&[u8]> {
     bytes.get(start..start.checked_add(usize::try_from(size).ok()?)?)
 }
 
-/// Hashes all that is loaded for a guest.
-fn verify_guest(guest: &Guest, bundle: &[u8]) -> Result<(), String> {
+/// Hashes all that is loaded for a guest. `seen`: the payloads that guests before it have, which are hashed once.
+fn verify_guest(guest: &Guest, bundle: &[u8], seen: &mut Vec<Segment>) -> Result<(), String> {
     let name = &guest.name;
-    for segment in &guest.segments {
+    let beyond = || format!("guest {name}: a payload lies beyond the image");
+    // The numbers of the chunks that hash: of lists, then of leaves.
+    let (mut lists, mut leaves) = (Vec::new(), Vec::new());
+    let mut leaf = 0;
+    for (number, segment) in (0..).zip(&guest.segments) {
         let list = segment.leaves().saturating_mul(Hash::SIZE as u64);
         if range(bundle, segment.offset, segment.size).is_none()
             || range(bundle, segment.list, list).is_none()
         {
-            return Err(format!("guest {name}: a payload lies beyond the image"));
+            return Err(beyond());
         }
+        let same =
+            |old: &Segment| seal::has_list_of(old, segment) && old.list_hash == segment.list_hash;
+        let end = leaf + segment.leaves();
+        if !seen.iter().any(same) {
+            seen.push(*segment);
+            lists.push(number..number + 1);
+            leaves.push(leaf..end);
+        }
+        leaf = end;
+    }
+    // In what `spm build` writes, no payload shares bytes with another one; each guest may have it at another place in its pages.
+    let hashed = seen.iter().map(|segment| segment.size);
+    let hashed = hashed.fold(0, u64::saturating_add);
+    if hashed > bundle.len() as u64 * MAX_GUESTS as u64 {
+        return Err(format!(
+            "guest {name}: payloads overlap, which `spm build` does not write: build the image again"
+        ));
+    }
+    let mut memory = guest.memory.iter().map(|it| it.size);
+    let local = guest.protect.as_ref().and_then(|it| it.local.as_ref());
+    if let (Some(local), Some(memory)) = (local, memory.next()) {
+        let list = (memory / PAGE).saturating_mul(Hash::SIZE as u64);
+        range(bundle, local.list, list).ok_or_else(beyond)?;
     }
     let work = Work::new(guest, Phases::of(guest));
-    for number in 0..work.phases().ends[1] {
+    let [first, end, _] = work.phases().ends;
+    if end == u32::MAX {
+        return Err(format!(
+            "guest {name}: it has more memory than there can be: build the image again"
+        ));
+    }
+    // The last chunk before the leaves is the list of local memory, if there is one.
+    lists.push(first.saturating_sub(1).into()..first.into());
+    let leaves = leaves.iter();
+    let leaves = leaves.map(|it| it.start + u64::from(first)..it.end + u64::from(first));
+    // Each is below `end`.
+    let numbers = lists.iter().cloned().chain(leaves).flatten();
+    for number in numbers.filter_map(|number| u32::try_from(number).ok()) {
         let Some(Chunk::Hash(subject)) = work.chunk(number) else {
             continue;
         };

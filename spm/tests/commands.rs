@@ -9,12 +9,10 @@ mod support;
 use serde_json::Value;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
-use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::mpsc::channel;
 use std::time::Duration;
-use support::{SYSTEM, spm, stderr, stdout};
+use support::{RUN, SYSTEM, qemu, spm, stderr, stdout};
 use tempfile::TempDir;
 
 fn folder() -> TempDir {
@@ -340,26 +338,6 @@ fn help_has_examples_and_exit_codes() {
         );
     }
 }
-
-/// Makes a program that prints this QEMU version, and otherwise does what `script` says.
-fn qemu(folder: &Path, version: &str, script: &str) {
-    let text = format!(
-        "#!/bin/sh\n[ \"$1\" = --version ] && echo 'QEMU emulator version {version}' && exit\n\
-         {script}\n"
-    );
-    let path = folder.join("qemu");
-    fs::write(&path, text).unwrap();
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
-}
-
-const RUN: &[&str] = &[
-    "run",
-    "system.toml",
-    "--hypervisor",
-    "spumone",
-    "--qemu",
-    "./qemu",
-];
 
 #[test]
 fn qemu_is_started_with_the_machine_of_the_description() {

@@ -204,11 +204,25 @@ fn an_image_is_not_written_over_what_it_is_made_from() {
     let folder = folder.path();
     assert!(spm(folder, &["key", "new", "a"]).status.success());
     fs::write(folder.join("system.toml"), SYSTEM).unwrap();
-    for input in ["a.key", "system.toml", "spumone", "rt.elf"] {
+    fs::create_dir(folder.join("boards")).unwrap();
+    let board = Path::new(env!("CARGO_MANIFEST_DIR")).join("../boards/qemu-virt.toml");
+    fs::copy(board, folder.join("boards/qemu-virt.toml")).unwrap();
+    fs::hard_link(folder.join("rt.elf"), folder.join("hard.elf")).unwrap();
+    std::os::unix::fs::symlink("rt.elf", folder.join("soft.elf")).unwrap();
+    for (input, why) in [
+        ("a.key", "is read to make the image"),
+        ("a.pub", "is the public key of the signature"),
+        ("system.toml", "is read to make the image"),
+        ("spumone", "is read to make the image"),
+        ("rt.elf", "is read to make the image"),
+        ("hard.elf", "is read to make the image"),
+        ("soft.elf", "is read to make the image"),
+        ("boards/qemu-virt.toml", "is read to make the image"),
+    ] {
         let before = fs::read(folder.join(input)).unwrap();
         let build = "build system.toml --hypervisor spumone --sign a.key -o".split(' ');
         let build: Vec<_> = build.chain([input]).collect();
-        refused(folder, &build, "is read to make the image");
+        refused(folder, &build, why);
         assert!(before == fs::read(folder.join(input)).unwrap());
     }
 }

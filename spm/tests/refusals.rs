@@ -57,6 +57,12 @@ fn prepare(folder: &Path) {
     let mut zeros = GzEncoder::new(Vec::new(), Compression::best());
     zeros.write_all(&vec![0; (16 << 20) + 1]).unwrap();
     write("zeros.gz", &zeros.finish().unwrap());
+    // As a kernel, it unpacks to some times its size.
+    let mut large = GzEncoder::new(Vec::new(), Compression::none());
+    large.write_all(&vec![0; 4 << 20]).unwrap();
+    let mut rest = GzEncoder::new(large.finish().unwrap(), Compression::best());
+    rest.write_all(&vec![0; (12 << 20) + 1]).unwrap();
+    write("large.gz", &rest.finish().unwrap());
 
     write("Image-big-endian", &linux_image(support::KERNEL_SIZE, 1));
     write("Image-sizeless", &linux_image(0, 0));

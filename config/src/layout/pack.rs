@@ -153,7 +153,7 @@ pub fn pack(
         };
         guests.push(guest).map_err(|_| limit("guests"))?;
     }
-    let stage2_size = pages.to_bytes().len() as u64;
+    let stage2_size = pages.len() as u64 * PAGE;
     let cores = usize::try_from(description.board.cores.value).unwrap_or(usize::MAX);
     let core_mpidrs: heapless::Vec<_, _> = list(board.mpidrs.iter().copied().take(cores), "cores")?;
     let el2_tables = el2::build(

@@ -15,7 +15,11 @@ use crate::stage2::{
     self, Access, Attributes, MapError, PAGE_SIZE, Pages, ROOT_SIZE, Vmid, pages_needed,
 };
 use crate::types::{GuestAddr, GuestId, PhysAddr};
-use crate::units::{BLOCK, GIB};
+use crate::units::{self, BLOCK, GIB, MIB, align_down};
+
+/// Most bytes of tables. All memory that a machine can have takes less if it is mapped in blocks of 2 MiB; a table of pages is needed for
+/// each 2 MiB that are not.
+const MOST: u64 = 4 * MIB;
 
 /// Which tables a guest has beside those with which both its kernel and its programs may execute.
 fn others(guest: &Guest, policy: Policy) -> Tables {
@@ -34,17 +38,45 @@ pub(super) fn devices(guest: &Guest, board: &Board) -> impl Iterator<Item = Mapp
 
 /// The largest size in bytes of the tables of all guests, wherever the guests are placed.
 pub(super) fn room(description: &Description, board: &Board) -> u64 {
-    let policy = description.scheduler.policy.value;
-    let of_guest = |guest: &Guest| {
-        let others = others(guest, policy);
-        let sets = 1 + u64::from(others.of_kernel) + u64::from(others.of_programs);
-        sets.saturating_mul(
-            most_pages(description, guest, board).next_multiple_of(ROOT_SIZE / PAGE_SIZE),
-        )
+    let guests = description.guests.iter();
+    let sizes = guests.map(|guest| of_guest(description, guest, board));
+    sizes.fold(ROOT_SIZE, u64::saturating_add)
+}
+
+/// The largest size in bytes of the tables of a guest.
+fn of_guest(description: &Description, guest: &Guest, board: &Board) -> u64 {
+    let others = others(guest, description.scheduler.policy.value);
+    let sets = 1 + u64::from(others.of_kernel) + u64::from(others.of_programs);
+    let pages = most_pages(description, guest, board).next_multiple_of(ROOT_SIZE / PAGE_SIZE);
+    sets.saturating_mul(pages).saturating_mul(PAGE_SIZE)
+}
+
+/// Refuses tables that would be larger than all else of an image.
+pub(super) fn check(description: &Description, board: &Board) -> Option<Problem> {
+    let room = room(description, board);
+    let size = |guest: &&Guest| of_guest(description, guest, board);
+    let largest = description.guests.iter().max_by_key(size)?;
+    if room <= MOST {
+        return None;
+    }
+    let message = format!(
+        "the translation tables of the guests take {}, and may take {}: guest \"{}\" is mapped in pages of 4 KiB",
+        units::size(room),
+        units::size(MOST),
+        largest.name.value
+    );
+    let place = largest.pa.or(largest.ipa).unwrap_or(largest.memory);
+    let pa = largest.pa.map_or(0, |pa| pa.value);
+    let seen = ipa(largest, pa, board);
+    let wanted = align_down(pa, BLOCK) | seen & (BLOCK - 1);
+    let help = match largest.pa {
+        Some(_) => format!(
+            "write a `pa` that differs from its guest address {seen:#x} by a multiple of 2 MiB, such as {wanted:#x}, or remove it"
+        ),
+        None => "write an `ipa` that is a multiple of 2 MiB, or give it less memory".to_owned(),
     };
-    let pages = description.guests.iter().map(of_guest);
-    let pages = pages.fold(0, u64::saturating_add);
-    pages.saturating_mul(PAGE_SIZE).saturating_add(ROOT_SIZE)
+    let problem = Problem::new("translation-tables", message);
+    Some(problem.at(place.span, "not in blocks of 2 MiB").help(help))
 }
 
 /// The largest number of pages of one set of tables of a guest.
@@ -210,8 +242,6 @@ fn unmapped(guest: &Guest, error: &MapError) -> Box<Problem> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    const MIB: u64 = 1 << 20;
 
     /// Bytes of the tables of two guests with these keys and this memory, and the room that is kept for them.
     fn taken_of_room(

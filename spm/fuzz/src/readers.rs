@@ -161,12 +161,15 @@ fn all_with(name: &str, file: &[u8]) -> bool {
     fuzz::system(&files).is_ok()
 }
 
-/// A small system: one guest with these keys, and these files.
+/// A small system: one guest with these keys, and these files; and a system of eight such guests, which name the same files.
 fn one(guest: &str, files: &[(&str, &[u8])]) -> bool {
-    let description = description(guest);
-    let mut all = vec![(DESCRIPTION, description.as_bytes()), (BOARD, good(BOARD))];
-    all.extend(files);
-    fuzz::system(&all).is_ok()
+    let [one, _] = [1, 8].map(|count| {
+        let description = guests(guest, count);
+        let mut all = vec![(DESCRIPTION, description.as_bytes()), (BOARD, good(BOARD))];
+        all.extend(files);
+        fuzz::system(&all).is_ok()
+    });
+    one
 }
 
 /// The tree that a guest gets if it has none of its own: more nodes and properties than the small one has.
@@ -182,11 +185,22 @@ fn generated_tree() -> Vec<u8> {
 }
 
 fn description(guest: &str) -> String {
-    format!(
-        "[board]\nname = \"b\"\ncores = 2\nmemory = \"64MiB\"\n[[guest]]\nname = \"g\"\nimage = \"{IMAGE}\"\n\
-         memory = \"GUEST\"\nvcpus = [0]\n{guest}\n"
-    )
-    .replace("GUEST", MEMORY)
+    guests(guest, 1)
+}
+
+/// The description of so many guests with these keys, behind which a table of the whole system may follow.
+fn guests(guest: &str, count: usize) -> String {
+    let (keys, tables) = guest.split_once("\n[").unwrap_or((guest, ""));
+    let mut text = "[board]\nname = \"b\"\ncores = 2\nmemory = \"512MiB\"\n".to_owned();
+    if !tables.is_empty() {
+        text += &format!("[{tables}\n");
+    }
+    for number in 0..count {
+        text += &format!(
+            "[[guest]]\nname = \"g{number}\"\nimage = \"{IMAGE}\"\nmemory = \"{MEMORY}\"\nvcpus = [0]\npriority = 1\n{keys}\n"
+        );
+    }
+    text
 }
 
 /// Memory of the guest of a small system; the kernel says that it takes 24 MiB of it.

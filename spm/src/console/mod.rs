@@ -13,15 +13,14 @@ mod tests;
 pub use pipe::Pipe;
 pub use screen::{Reader, Screen};
 
+use crate::output::write_all;
 use crate::system::System;
 use spumone_bench::demux::{Demux, UNTAGGED};
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
 /// How often lines without an end are looked for.
 pub const IDLE: Duration = Duration::from_millis(50);
-/// How long to wait before a terminal that takes no more is tried again.
-const FULL: Duration = Duration::from_millis(1);
 /// ANSI colours of tags, in the order in which guests get them.
 const PALETTE: [u8; 8] = [36, 32, 33, 35, 34, 31, 96, 92];
 
@@ -86,26 +85,5 @@ impl<W: Write> Console<W> {
         self.screen.end();
         let drawn = self.screen.take();
         write_all(&mut self.out, &drawn)
-    }
-}
-
-/// Writes all, also to a terminal that takes no more for now: QEMU, which reads from the same one, has made reading and
-/// writing return at once.
-fn write_all(out: &mut impl Write, mut bytes: &[u8]) -> io::Result<()> {
-    while !bytes.is_empty() {
-        match out.write(bytes) {
-            Ok(0) => return Err(ErrorKind::WriteZero.into()),
-            Ok(count) => bytes = &bytes[count..],
-            Err(error) if error.kind() == ErrorKind::WouldBlock => std::thread::sleep(FULL),
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    loop {
-        match out.flush() {
-            Err(error) if error.kind() == ErrorKind::WouldBlock => std::thread::sleep(FULL),
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            result => return result,
-        }
     }
 }

@@ -6,9 +6,10 @@
 //! unfinished when another line has to be printed, the unfinished line is erased, the other line is printed, and the
 //! unfinished one is drawn again. A line that had to be printed in several pieces goes on after a `+` instead of the `|`.
 //!
-//! What belongs to no source, such as QEMU's own messages, is passed on as it comes.
+//! What belongs to no source, such as QEMU's own messages, is passed on as it comes, unless the stream is from elsewhere.
 
 use super::line::{Element, Stream};
+use crate::escape;
 use spumone_bench::demux::{HYPERVISOR_LINES, UNTAGGED};
 use spumone_core::console::format::INPUT_GOES_TO;
 
@@ -23,6 +24,10 @@ const BOLD: u8 = 1;
 /// Where the source of what carries no tag, and the hypervisor, are among the sources.
 const NO_SOURCE: usize = 0;
 const HYPERVISOR: usize = 1;
+const FIRST_GUEST: usize = 2;
+/// Most sources that are known at a time, several times the guests of a machine. A log may be made of many: then the source that came first is
+/// forgotten.
+const MAX_SOURCES: usize = 64;
 
 /// What reads what is drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,6 +59,10 @@ impl Source {
 /// A terminal, or a file.
 pub struct Screen {
     sources: Vec<Source>,
+    /// Where among them the one of the last byte is: the next byte is most likely of the same.
+    last: usize,
+    /// Where the one is that is forgotten next.
+    oldest: usize,
     /// Length of the longest name.
     width: usize,
     reader: Reader,
@@ -64,6 +73,8 @@ pub struct Screen {
     shown: Option<usize>,
     /// Whether that line began with more than its [`Stream`] holds, so that it cannot be drawn again.
     head_lost: bool,
+    /// Of a stream from elsewhere: what belongs to no source, as a terminal may get it.
+    foreign: Option<escape::Stream>,
     out: Vec<u8>,
 }
 
@@ -81,22 +92,37 @@ impl Screen {
         );
         Self {
             width: sources.iter().map(|it| it.name.len()).max().unwrap_or(0),
+            last: NO_SOURCE,
+            oldest: FIRST_GUEST,
             sources,
             reader,
             focus: None,
             shown: None,
             head_lost: false,
+            foreign: None,
             out: Vec::new(),
+        }
+    }
+
+    /// What belongs to no source is not from a QEMU that this process has started: it may come from anybody.
+    pub fn foreign(self) -> Self {
+        Self {
+            foreign: Some(escape::Stream::default()),
+            ..self
         }
     }
 
     /// Takes a byte of a source.
     pub fn feed(&mut self, source: &str, byte: u8) {
-        let known = self.sources.iter().position(|it| it.name == source);
-        let source = known.unwrap_or_else(|| {
-            self.sources.push(Source::new(source, DEFAULT_COLOUR));
-            self.sources.len() - 1
-        });
+        if self
+            .sources
+            .get(self.last)
+            .is_none_or(|it| it.name != source)
+        {
+            let known = self.sources.iter().position(|it| it.name == source);
+            self.last = known.unwrap_or_else(|| self.add(source));
+        }
+        let source = self.last;
         if source == NO_SOURCE {
             self.pass_on(byte);
             return;
@@ -106,6 +132,33 @@ impl Screen {
             self.act_at_once(source, element);
         } else {
             self.act_on_held(source, element);
+        }
+    }
+
+    /// Makes a new source known; returns where it is.
+    fn add(&mut self, name: &str) -> usize {
+        let new = Source::new(name, DEFAULT_COLOUR);
+        if self.sources.len() < MAX_SOURCES {
+            self.sources.push(new);
+            return self.sources.len() - 1;
+        }
+        if self.focus == Some(self.oldest) {
+            self.oldest = Self::after(self.oldest);
+        }
+        let place = self.oldest;
+        self.oldest = Self::after(place);
+        if self.stream(place).is_visible() {
+            self.print(place, false);
+        }
+        self.sources[place] = new;
+        place
+    }
+
+    /// The place after `place` of a source that can be forgotten.
+    const fn after(place: usize) -> usize {
+        match place + 1 < MAX_SOURCES {
+            true => place + 1,
+            false => FIRST_GUEST,
         }
     }
 
@@ -144,6 +197,9 @@ impl Screen {
                 self.print(source, false);
             }
         }
+        if let Some(foreign) = &mut self.foreign {
+            foreign.end(&mut self.out);
+        }
         if self.shown.take().is_some() {
             self.style(DEFAULT_STYLE);
             self.say("\r\n");
@@ -160,9 +216,15 @@ impl Screen {
         if self.shown != Some(NO_SOURCE) {
             self.make_way();
         }
-        match byte {
-            b'\n' => self.say("\r\n"),
-            _ => self.out.push(byte),
+        match (byte, &mut self.foreign) {
+            (b'\n', foreign) => {
+                if let Some(foreign) = foreign {
+                    foreign.end(&mut self.out);
+                }
+                self.say("\r\n");
+            }
+            (_, Some(foreign)) => foreign.feed(byte, &mut self.out),
+            (_, None) => self.out.push(byte),
         }
         self.shown = (byte != b'\n').then_some(NO_SOURCE);
     }

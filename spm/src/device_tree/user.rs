@@ -44,28 +44,76 @@ const MAX_DEPTH: usize = 64;
 /// Largest blob that is looked at. The layout refuses larger ones.
 const MAX_SIZE: u64 = 2 * MIB;
 
+/// Most nodes and properties: what changes a tree makes an object of each.
+const MAX_ITEMS: usize = 65_536;
+/// Most nodes and properties, each counted once for each level in which it is: what reads a tree goes through it again for each level. This is
+/// the largest tree with eight levels.
+const MAX_ITEM_LEVELS: usize = 8 * MAX_ITEMS;
+
 /// Checks that a blob is a device tree.
 pub fn check_form(blob: &[u8], guest: &Guest) -> Option<Problem> {
     if blob.len() as u64 > MAX_SIZE {
         return None;
     }
-    let checked = parse(blob).and_then(check_depth);
+    let checked = parse(blob).and_then(|_| check_extent(blob));
     checked.err().map(|fault| problem(guest, &fault))
 }
 
-/// Checks that not too many nodes are inside each other.
-fn check_depth(fdt: Fdt<'_>) -> Result<(), Fault> {
-    let mut above = vec![fdt.root().children()];
-    while let Some(children) = above.last_mut() {
-        match children.next() {
-            Some(_) if above.len() == MAX_DEPTH => {
-                return Err(fault(
-                    format!("has more than {MAX_DEPTH} nodes inside each other"),
-                    "use one with fewer levels: Linux reads no more",
-                ));
+/// Checks that not too many nodes are inside each other, and that there are not too many of them (Devicetree Specification 0.4,
+/// section 5.4). The blob is a valid one.
+fn check_extent(blob: &[u8]) -> Result<(), Fault> {
+    /// Where the header says where the nodes are.
+    const STRUCTURE: usize = 8;
+    /// Length and name of a property, before its value.
+    const PROPERTY: usize = 8;
+    const BEGIN_NODE: u32 = 1;
+    const END_NODE: u32 = 2;
+    const PROP: u32 = 3;
+    const END: u32 = 9;
+    let word = |at: usize| -> Option<u32> {
+        let bytes = blob.get(at..at.checked_add(4)?)?;
+        Some(u32::from_be_bytes(bytes.try_into().ok()?))
+    };
+    let mut at = word(STRUCTURE).unwrap_or(0) as usize;
+    let (mut depth, mut items, mut item_levels) = (0_usize, 0_usize, 0_usize);
+    while let Some(token) = word(at).filter(|it| *it != END) {
+        at += 4;
+        match token {
+            BEGIN_NODE => {
+                let name = blob.get(at..).unwrap_or_default();
+                let length = name.iter().take_while(|byte| **byte != 0).count();
+                at += (length + 1).next_multiple_of(4);
+                (depth, items) = (depth + 1, items + 1);
+                item_levels += depth;
             }
-            Some(child) => above.push(child.children()),
-            None => drop(above.pop()),
+            PROP => {
+                let length = word(at).unwrap_or(0) as usize;
+                at += PROPERTY + length.next_multiple_of(4);
+                items += 1;
+                item_levels += depth;
+            }
+            END_NODE => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        if depth > MAX_DEPTH {
+            return Err(fault(
+                format!("has more than {MAX_DEPTH} nodes inside each other"),
+                "use one with fewer levels: Linux reads no more",
+            ));
+        }
+        if items > MAX_ITEMS {
+            return Err(fault(
+                format!("has more than {MAX_ITEMS} nodes and properties"),
+                "use one with fewer: that of a whole board has a few thousand nodes",
+            ));
+        }
+        if item_levels > MAX_ITEM_LEVELS {
+            return Err(fault(
+                format!(
+                    "has too many nodes and properties in too many levels: more than {MAX_ITEM_LEVELS}, each counted once for each level"
+                ),
+                "use one with fewer of them, or with fewer levels",
+            ));
         }
     }
     Ok(())

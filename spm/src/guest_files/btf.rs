@@ -4,6 +4,7 @@
 //! Only as much as is needed to find a field of a structure. The file may be damaged: inconsistent data is refused, and
 //! no chain of types is followed without a limit.
 
+use memchr::memmem;
 use std::collections::HashSet;
 
 /// First two bytes, then version and flags, in a little-endian kernel.
@@ -104,18 +105,17 @@ impl Type<'_> {
     }
 }
 
-/// Most places in an image that look like type information but are not. One or two occur by chance, and each may cost a
-/// search of the whole image.
+/// Most places in an image that look like type information but are not. One or two occur by chance.
 const MAX_PLACES: usize = 16;
+/// Most types: Linux has no numbers for more (`BTF_MAX_TYPE` in include/uapi/linux/btf.h).
+const MAX_TYPES: usize = 0xf_ffff;
 
 impl<'a> Btf<'a> {
     /// Finds the type information in a kernel's image. No header has its offset, so the first place counts that looks
     /// like type information and is consistent.
     pub fn find(image: &'a [u8]) -> Result<Self, Fault> {
         let mut fault = Fault::Missing;
-        let places = image.windows(MAGIC.len()).enumerate();
-        let places = places.filter(|(_, bytes)| **bytes == MAGIC);
-        for (at, _) in places.take(MAX_PLACES) {
+        for at in memmem::find_iter(image, &MAGIC).take(MAX_PLACES) {
             match Self::parse(&image[at..]) {
                 Ok(btf) => return Ok(btf),
                 Err(Fault::Missing) => {}
@@ -144,6 +144,10 @@ impl<'a> Btf<'a> {
         let mut at = 0;
         while at < types.len() {
             let number = starts.len() + 1;
+            if number > MAX_TYPES {
+                let what = format!("it has more than {MAX_TYPES} types");
+                return Err(Fault::Damaged(what));
+            }
             let cut = || Fault::Damaged(format!("type {number} is cut off"));
             let info = word(types, at + 4).ok_or_else(cut)?;
             let kind = info >> 24 & 0x1f;
@@ -229,12 +233,15 @@ impl<'a> Btf<'a> {
         let mut seen = HashSet::new();
         let mut left = vec![Field { bits: 0, of }];
         while let Some(outer) = left.pop() {
+            // A damaged file may name one structure by many typedefs, and each of these by many members.
+            if !seen.insert(outer.of) {
+                continue;
+            }
             let resolved = self.resolved(outer.of);
             let Some((id, it)) = resolved.filter(|(_, it)| it.is_structure()) else {
                 continue;
             };
-            // A damaged file may name one structure by many typedefs.
-            if !seen.insert(id) {
+            if id != outer.of && !seen.insert(id) {
                 continue;
             }
             for member in it.tail.chunks_exact(MEMBER_SIZE) {

@@ -21,6 +21,9 @@ fn fault(what: impl Into<String>, help: impl Into<String>) -> Fault {
     }
 }
 
+/// More loadable segments than this are not even listed. The layout takes fewer, and says how many.
+const MAX_LISTED: usize = 1_000;
+
 /// Whether the file begins as an ELF file.
 pub fn is_elf(bytes: &[u8]) -> bool {
     bytes.starts_with(&elf::ELFMAG)
@@ -90,7 +93,26 @@ pub fn inspect(bytes: &[u8]) -> Result<Image, Fault> {
             entry = segment.address.wrapping_add(from_start);
             entry_is_virtual = false;
         }
+        if segments.len() == MAX_LISTED {
+            return Err(fault(
+                format!("has more than {MAX_LISTED} loadable segments"),
+                "correct its linker script, or copy the file again",
+            ));
+        }
         segments.push(segment);
+    }
+    // Segments that share bytes would make the image larger than the file, up to as many times as there are segments.
+    let loaded = segments.iter().map(|it| it.file_size);
+    let loaded = loaded.fold(0, u64::saturating_add);
+    if loaded > bytes.len() as u64 {
+        let what = format!(
+            "has segments that share bytes of the file: they have {loaded} together, and the file has {}",
+            bytes.len()
+        );
+        return Err(fault(
+            what,
+            "link it so that each segment has its own bytes",
+        ));
     }
     if segments.is_empty() {
         return Err(fault(

@@ -8,6 +8,7 @@ mod words;
 use self::row::Row;
 use super::{SimArgs, failure, guest_cores, show_effort, simulate};
 use crate::failure::Failure;
+use crate::output;
 use crate::progress::Progress;
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use serde_json::json;
@@ -145,15 +146,15 @@ pub(super) fn run(args: &SimArgs) -> Result<ExitCode, Failure> {
         rows.extend(Row::new(run, outcome, &base));
     }
     drop(progress);
-    if let Some(path) = &args.svg {
-        picture::draw(&rows, path)?;
-    }
     if args.json {
         let runs: Vec<_> = rows.iter().map(words::json).collect();
-        println!("{:#}", json!({ "ok": true, "runs": runs }));
+        output::json(&json!({ "ok": true, "runs": runs }));
     } else {
         words::show(&rows);
         show_effort(rows.iter().map(|it| &it.outcome), started);
+    }
+    if let Some(path) = &args.svg {
+        picture::draw(&rows, path)?;
     }
     Ok(ExitCode::SUCCESS)
 }

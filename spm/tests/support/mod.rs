@@ -11,6 +11,7 @@ pub mod user_files;
 pub use images::*;
 
 use std::ops::Range;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output};
 use tempfile::TempDir;
@@ -102,6 +103,27 @@ pub fn build(folder: &Path, description: &str, arguments: &[&str]) -> Vec<u8> {
     assert!(output.status.success(), "{}", stderr(&output));
     std::fs::read(folder.join("a.img")).unwrap()
 }
+
+/// Makes a program that prints this QEMU version, and otherwise does what `script` says.
+pub fn qemu(folder: &Path, version: &str, script: &str) {
+    let text = format!(
+        "#!/bin/sh\n[ \"$1\" = --version ] && echo 'QEMU emulator version {version}' && exit\n\
+         {script}\n"
+    );
+    let path = folder.join("qemu");
+    std::fs::write(&path, text).unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+/// Builds the system of `system.toml` and starts that program.
+pub const RUN: &[&str] = &[
+    "run",
+    "system.toml",
+    "--hypervisor",
+    "spumone",
+    "--qemu",
+    "./qemu",
+];
 
 /// The steps of a fuzzer: as many as the environment says, else `default`; each number stands for other random choices.
 pub fn fuzz_steps(default: u64) -> Range<u64> {

@@ -4,6 +4,7 @@
 use super::mode_name;
 use super::row::Row;
 use crate::failure::Failure;
+use crate::outfile;
 use spumone_bench::plot::{Curve, Figure, Line, Lines};
 use spumone_bench::stats::Spread;
 use spumone_config::packed::PowerMode;
@@ -17,7 +18,7 @@ type Key = (usize, u8, &'static str);
 /// Draws the constant loads into this file. A load that comes in bursts is not on a line with them.
 pub(super) fn draw(rows: &[Row], path: &Path) -> Result<(), Failure> {
     let svg = Figure::Lines(lines(rows)).svg()?;
-    std::fs::write(path, svg).map_err(|error| Failure::io("write", path, &error))
+    outfile::write(path, svg.as_bytes()).map_err(|error| Failure::io("write", path, &error))
 }
 
 fn lines(rows: &[Row]) -> Lines {

@@ -4,20 +4,22 @@
 use super::super::micros;
 use super::row::Row;
 use super::{load_name, mode_name};
+use crate::output::say;
 use serde_json::{Value, json};
 use spumone_sim::{TICKS_PER_US, Times};
 
 /// Prints a line for each run.
 pub(super) fn show(rows: &[Row]) {
-    println!(
+    say!(
         "{:38} | through- | core-seconds in a second | changes  | ms, mean and longest, until {:12} | longest",
-        "", ""
+        "",
+        ""
     );
-    println!(
+    say!(
         "cores    rt  Linux   mode         seed |      put |      on    least reserve | a second | all work       one is on   a piece is done | wait, µs"
     );
     for row in rows {
-        println!("{}", line(row));
+        say!("{}", line(row));
     }
 }
 
