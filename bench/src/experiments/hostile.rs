@@ -21,6 +21,8 @@ const LONGEST_STRETCH: u64 = 500;
 /// Linux on core 2.
 const CORES: u32 = 3;
 const ATTACKER: [u32; 3] = [0, 0, 1];
+/// The attacker with as many vCPUs as a guest may have: five of them on core 0.
+const EIGHT: [u32; 8] = [0, 0, 0, 0, 0, 1, 1, 2];
 const LINUX: [u32; 2] = [1, 2];
 /// The attack outlasts the measurement by so many milliseconds: the attacker is loaded meanwhile.
 const MORE_MS: u64 = 200;
@@ -39,6 +41,8 @@ struct Attack {
 enum Suite {
     /// `suite=attack kind=NAME`.
     Attack,
+    /// The same with this kind and eight vCPUs.
+    Eight(&'static str),
     /// `suite=words attack=NAME`: all CPUs access one register of the distributor, while 32 SPIs are pending.
     Words,
     /// `suite=storm`: SGIs without end for two vCPUs on the real-time guest's core, beside 32 pending SPIs.
@@ -52,6 +56,14 @@ const fn attack(name: &'static str, what: &'static str) -> Attack {
         name,
         what,
         suite: Suite::Attack,
+    }
+}
+
+const fn eight(name: &'static str, kind: &'static str, what: &'static str) -> Attack {
+    Attack {
+        name,
+        what,
+        suite: Suite::Eight(kind),
     }
 }
 
@@ -85,6 +97,16 @@ const ATTACKS: &[Attack] = &[
         "writes random values to the registers that send SGIs",
     ),
     attack("sgi-and-sleep", "sends SGIs and sleeps"),
+    eight(
+        "eight-sgi-all",
+        "sgi-all",
+        "sends SGIs to all its eight vCPUs",
+    ),
+    eight(
+        "eight-sgi-sleep",
+        "sgi-and-sleep",
+        "sends SGIs to its other seven vCPUs and sleeps",
+    ),
     attack("priority-mask", "changes its priority mask"),
     attack("groups", "turns interrupt groups on and off"),
     attack("end-anything", "ends and deactivates random interrupts"),
@@ -160,12 +182,16 @@ impl Attack {
         let ms = periods(plan).length_us() / 1000 + MORE_MS;
         let bootargs = match self.suite {
             Suite::Attack => format!("suite=attack kind={name} ms={ms}"),
+            Suite::Eight(kind) => format!("suite=attack kind={kind} ms={ms}"),
             Suite::Words => format!("suite=words attack={name} ms={ms} spis=32"),
             Suite::Storm => format!("suite=storm ms={ms} pending=32"),
             Suite::Resets => format!("suite=ends how=reset until_ms={ms}"),
         };
         Probe {
-            homes: ATTACKER.to_vec(),
+            homes: match self.suite {
+                Suite::Eight(_) => EIGHT.to_vec(),
+                _ => ATTACKER.to_vec(),
+            },
             bootargs,
             sets_power: false,
         }
@@ -394,7 +420,7 @@ fn method(plan: &Plan) -> Vec<String> {
         dispatch::definition(periods(plan), plan),
         format!(
             "Three cores, policy `{POLICY}`. Core 0: the real-time guest, whose task computes for a tenth of each period, and two vCPUs of the attacker. \
-             Core 1: the attacker's third vCPU and one of Linux. Core 2: Linux. Linux boots and runs hackbench, and its result must be right."
+             Core 1: the attacker's third vCPU and one of Linux. Core 2: Linux. Where the attacker has eight vCPUs, five are on core 0, two on core 1 and one on core 2. Linux boots and runs hackbench, and its result must be right."
         ),
         "The attacker is a bare-metal program (`tests/guests/`): `suite=attack kind=NAME`, `suite=words`, `suite=storm`, `suite=ends`. It owns no \
          DMA device. All guests start together, so loading them is measured too."
