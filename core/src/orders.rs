@@ -160,7 +160,7 @@ impl<'a> Orders<'a> {
     }
 
     /// Orders that these cores are told that a guest is being stopped. The core does so whatever band it runs, since the stop ends only when all of them
-    /// have been told. It tells two of them at most, and these tell the others: a vCPU of a higher band waits for each message.
+    /// have been told.
     pub fn tell(&mut self, guest: GuestId, cores: CoreSet) {
         if let Some(tells) = self.tells.get_mut(guest.index()) {
             *tells |= cores;
@@ -205,12 +205,19 @@ impl<'a> Orders<'a> {
     }
 
     /// The next order that is due while the core runs this band. It is not an order any more, unless it is a step of a stop or of a line.
-    pub fn take(&mut self, band: Option<Band>) -> Option<Order> {
+    ///
+    /// `passes_on`: of the cores to be told that a guest is being stopped, those that read their mail at once. Where there are some, this core tells two
+    /// cores at most, and one of them tells the others: a vCPU of a higher band waits for each message.
+    pub fn take(
+        &mut self,
+        band: Option<Band>,
+        passes_on: impl Fn(GuestId, CoreSet) -> CoreSet,
+    ) -> Option<Order> {
         if core::mem::take(&mut self.has_mail) {
             self.look();
             return Some(Order::Mail);
         }
-        if let Some((guest, core, others)) = self.next_tell() {
+        if let Some((guest, core, others)) = self.next_tell(passes_on) {
             self.look();
             return Some(Order::Tell(guest, core, others));
         }
@@ -237,16 +244,26 @@ impl<'a> Orders<'a> {
         stop.or((!self.notices.are_written(due)).then_some(Order::Say))
     }
 
-    /// The core to tell next, and those that it is to tell: all but one, which this core tells itself.
-    fn next_tell(&mut self) -> Option<(GuestId, PcpuId, CoreSet)> {
+    /// The core to tell next, and those that it is to tell: all but one, which this core tells itself; none if it does not pass it on at once.
+    fn next_tell(
+        &mut self,
+        passes_on: impl Fn(GuestId, CoreSet) -> CoreSet,
+    ) -> Option<(GuestId, PcpuId, CoreSet)> {
         // At most 8 times: guests.
         for (guest, cores) in (0..).map(GuestId).zip(&mut self.tells) {
-            let mut others = *cores;
-            if let Some(core) = others.iter().next() {
-                others.remove(core);
-                *cores = others.iter().next().map_or(CoreSet::EMPTY, CoreSet::of);
-                return Some((guest, core, others - *cores));
+            if cores.is_empty() {
+                continue;
             }
+            let relay = passes_on(guest, *cores).iter().next();
+            let core = relay.or(cores.iter().next())?;
+            cores.remove(core);
+            let mut others = CoreSet::EMPTY;
+            if relay.is_some() {
+                others = *cores;
+                *cores = others.iter().next().map_or(CoreSet::EMPTY, CoreSet::of);
+                others -= *cores;
+            }
+            return Some((guest, core, others));
         }
         None
     }
@@ -362,6 +379,11 @@ mod tests {
         }
     }
 
+    /// All cores read their mail at once.
+    fn all(_: GuestId, cores: CoreSet) -> CoreSet {
+        cores
+    }
+
     /// Whether the core carries an order out: while it idles, and in the bands 0 to 3.
     fn due(orders: &Orders<'_>) -> [bool; 5] {
         [None, Band::new(0), Band::new(1), Band::new(2), Band::new(3)]
@@ -376,14 +398,17 @@ mod tests {
         assert_eq!(due(&orders), [true, true, false, false, false]);
         orders.load(HIGH);
         assert_eq!(due(&orders), [true, true, true, true, false]);
-        assert_eq!(orders.take(None), Some(Order::Start(VcpuId(4), start(LOW))));
-        assert_eq!(orders.take(None), Some(Order::Load(HIGH)));
-        assert_eq!((orders.take(None), due(&orders)), (None, [false; 5]));
+        assert_eq!(
+            orders.take(None, all),
+            Some(Order::Start(VcpuId(4), start(LOW)))
+        );
+        assert_eq!(orders.take(None, all), Some(Order::Load(HIGH)));
+        assert_eq!((orders.take(None, all), due(&orders)), (None, [false; 5]));
         // The other way round: what is left is of the lower band.
         orders.load(LOW);
         orders.start(VcpuId(0), start(HIGH));
         assert_eq!(
-            orders.take(None),
+            orders.take(None, all),
             Some(Order::Start(VcpuId(0), start(HIGH)))
         );
         assert_eq!(due(&orders), [true, true, false, false, false]);
@@ -396,12 +421,12 @@ mod tests {
         orders.mail_is_left();
         orders.start(VcpuId(0), start(HIGH));
         assert_eq!(due(&orders), [true; 5]);
-        assert_eq!(orders.take(Some(Band::HIGHEST)), Some(Order::Mail));
+        assert_eq!(orders.take(Some(Band::HIGHEST), all), Some(Order::Mail));
         assert_eq!(due(&orders), [true, true, true, true, false]);
     }
 
     #[test]
-    fn each_core_tells_two_others_of_a_stop_in_every_band() {
+    fn a_core_that_reads_its_mail_passes_on_that_a_guest_is_stopped() {
         let mut told = CoreSet::EMPTY;
         let mut to_tell = std::vec![CoreSet::from_bits(0b1111_1011)];
         while let Some(cores) = to_tell.pop() {
@@ -412,7 +437,8 @@ mod tests {
                 if !due(&orders).iter().all(|&is_due| is_due) {
                     break;
                 }
-                let Some(Order::Tell(LOW, core, others)) = orders.take(Some(Band::HIGHEST)) else {
+                let Some(Order::Tell(LOW, core, others)) = orders.take(Some(Band::HIGHEST), all)
+                else {
                     panic!("an order to tell a core is due");
                 };
                 assert!(cores.contains(core) && !told.contains(core));
@@ -421,10 +447,28 @@ mod tests {
                     to_tell.push(others);
                 }
             }
-            assert_eq!(orders.take(Some(Band::HIGHEST)), None);
+            assert_eq!(orders.take(Some(Band::HIGHEST), all), None);
             assert_eq!(due(&orders), [true, true, false, false, false]);
         }
         assert_eq!(told, CoreSet::from_bits(0b1111_1011));
+    }
+
+    /// One that runs a higher band, or is off, would keep the others from stopping the guest.
+    #[test]
+    fn a_core_that_does_not_read_its_mail_at_once_passes_nothing_on() {
+        let mut orders = orders();
+        orders.tell(LOW, CoreSet::from_bits(0b1_1110));
+        let busy = |_: GuestId, cores: CoreSet| cores & CoreSet::from_bits(0b1000);
+        let told = Some(Order::Tell(LOW, PcpuId(3), CoreSet::from_bits(0b1_0100)));
+        assert_eq!(orders.take(Some(Band::HIGHEST), busy), told);
+        let told = Some(Order::Tell(LOW, PcpuId(1), CoreSet::EMPTY));
+        assert_eq!(orders.take(Some(Band::HIGHEST), busy), told);
+        orders.tell(LOW, CoreSet::from_bits(0b110));
+        for core in [1, 2] {
+            let told = Some(Order::Tell(LOW, PcpuId(core), CoreSet::EMPTY));
+            assert_eq!(orders.take(Some(Band::HIGHEST), busy), told);
+        }
+        assert_eq!(orders.take(Some(Band::HIGHEST), busy), None);
     }
 
     #[test]
@@ -433,13 +477,19 @@ mod tests {
         let route = |from| Route { guest: HIGH, from };
         orders.route(VcpuId(3), route(8));
         assert_eq!(due(&orders), [true, true, true, true, false]);
-        assert_eq!(orders.take(None), Some(Order::Route(VcpuId(3), route(8))));
+        assert_eq!(
+            orders.take(None, all),
+            Some(Order::Route(VcpuId(3), route(8)))
+        );
         assert_eq!(due(&orders), [false; 5]);
         // The vCPU left the core, and came back: from the beginning.
         orders.route(VcpuId(3), route(16));
         orders.route(VcpuId(3), route(8));
-        assert_eq!(orders.take(None), Some(Order::Route(VcpuId(3), route(8))));
-        assert_eq!(orders.take(None), None);
+        assert_eq!(
+            orders.take(None, all),
+            Some(Order::Route(VcpuId(3), route(8)))
+        );
+        assert_eq!(orders.take(None, all), None);
     }
 
     #[test]
@@ -447,18 +497,18 @@ mod tests {
         let mut orders = orders();
         orders.stop(HIGH);
         assert_eq!(
-            orders.take(None),
+            orders.take(None, all),
             Some(Order::Stop(HIGH, StopStep::TakeOff(0)))
         );
         orders.stop_goes_on(HIGH, StopStep::TakeOff(1));
         orders.stop(HIGH);
         assert_eq!(
-            orders.take(None),
+            orders.take(None, all),
             Some(Order::Stop(HIGH, StopStep::TakeOff(1)))
         );
         assert!(orders.are_due(Band::new(2)));
         orders.stop_ends(HIGH);
-        assert_eq!((orders.take(None), due(&orders)), (None, [false; 5]));
+        assert_eq!((orders.take(None, all), due(&orders)), (None, [false; 5]));
     }
 
     #[test]
@@ -468,19 +518,19 @@ mod tests {
         orders.note(line(LOW));
         for step in [StopStep::TakeOff(3), StopStep::Reset] {
             orders.stop_goes_on(LOW, step);
-            assert_eq!(orders.take(None), Some(Order::Stop(LOW, step)));
+            assert_eq!(orders.take(None, all), Some(Order::Stop(LOW, step)));
         }
         let mut text = String::new();
         for step in [StopStep::Acknowledge, StopStep::Finish(Ending::Stays)] {
             orders.stop_goes_on(LOW, step);
             for _ in 0..100 {
-                if orders.take(None) != Some(Order::Say) {
+                if orders.take(None, all) != Some(Order::Say) {
                     break;
                 }
                 orders.say(None, ROOM, |byte| text.push(char::from(byte)));
             }
             assert_eq!(text, "guest it is off\n");
-            assert_eq!(orders.take(None), Some(Order::Stop(LOW, step)));
+            assert_eq!(orders.take(None, all), Some(Order::Stop(LOW, step)));
             text.clear();
             orders.note(line(LOW));
         }
@@ -498,25 +548,28 @@ mod tests {
         orders.note(line(HIGH));
         orders.stop(HIGH);
         assert_eq!(
-            orders.take(high),
+            orders.take(high, all),
             Some(Order::Stop(HIGH, StopStep::TakeOff(0)))
         );
         orders.stop_goes_on(HIGH, StopStep::Acknowledge);
         let mut written = 0;
         for _ in 0..100 {
-            if orders.take(high) != Some(Order::Say) {
+            if orders.take(high, all) != Some(Order::Say) {
                 break;
             }
             orders.say(high, ROOM, |_| written += 1);
         }
         assert_eq!(written, "guest it is off\n".len());
         assert_eq!(
-            orders.take(high),
+            orders.take(high, all),
             Some(Order::Stop(HIGH, StopStep::Acknowledge))
         );
         orders.stop_ends(HIGH);
-        assert!(!orders.are_due(high) && orders.take(high).is_none());
-        assert_eq!(orders.take(None), Some(Order::Start(VcpuId(1), start(LOW))));
+        assert!(!orders.are_due(high) && orders.take(high, all).is_none());
+        assert_eq!(
+            orders.take(None, all),
+            Some(Order::Start(VcpuId(1), start(LOW)))
+        );
     }
 
     #[test]
@@ -545,7 +598,10 @@ mod tests {
         };
         orders.start(VcpuId(31), start(LOW));
         orders.start(VcpuId(31), later);
-        assert_eq!(orders.take(None), Some(Order::Start(VcpuId(31), later)));
-        assert_eq!(orders.take(None), None);
+        assert_eq!(
+            orders.take(None, all),
+            Some(Order::Start(VcpuId(31), later))
+        );
+        assert_eq!(orders.take(None, all), None);
     }
 }

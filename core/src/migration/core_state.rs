@@ -168,10 +168,10 @@ pub struct CoreState<T> {
     /// When to park the vCPUs of `park_later`, and to notify another core of vCPUs that are parked here because this
     /// core runs a higher band.
     pub(super) notify_at: Ticks,
-    /// When it goes on to notify of the vCPUs in `rung`: a vCPU of a higher band did not wait for that. [`Ticks::NEVER`]: none is put off.
-    pub(super) rung_at: Ticks,
     /// Whether that was put off for an interrupt. It is put off once; after that, each decision goes on with it.
     pub(super) is_put_off: bool,
+    /// When it goes on to notify of the vCPUs in `rung`: a vCPU of a higher band did not wait for that. [`Ticks::NEVER`]: none is put off.
+    pub(super) rung_at: Ticks,
     /// What has happened since the core entered a guest last.
     pub(super) since_entry: SinceEntry,
     /// When this core will have run above the lowest band that moves for longer than the park delay; [`Ticks::NEVER`]: it does not run there.
@@ -609,7 +609,7 @@ impl<T> CoreState<T> {
     }
 
     /// When the core must decide next whatever its vCPUs do: to fetch, to park or to notify. A decision that is not finished yet is before
-    /// anything runs, and then sets the time for parking and notifying.
+    /// anything runs; its end arms the alarm for parking and notifying.
     #[inline(always)]
     pub(super) fn next_own_deadline(&self) -> Ticks {
         let own = match self.is_unfinished {

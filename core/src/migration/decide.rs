@@ -106,14 +106,13 @@ fn notify_some<P: Platform>(state: &mut State<P>, platform: &mut P) {
         state.rung_at = Ticks::NEVER;
         return notify_rung(state, platform);
     }
-    if state.rung_at != Ticks::NEVER && platform.now() < state.rung_at {
+    if state.rung_at != Ticks::NEVER {
         return;
     }
     let first = state.rung.iter().take(NOTIFIED_BEFORE_ENTRY).collect();
     let rest = state.rung - first;
     state.rung = rest;
     notify_vcpus(state, platform, first);
-    state.rung_at = Ticks::NEVER;
     if !rest.is_empty() {
         state.rung_at = platform.now().saturating_add(state.short_park_delay);
         state.alarm_is_stale = true;

@@ -38,12 +38,13 @@ fn finish_now<P: Platform>(state: &mut State<P>, platform: &mut P) -> bool {
         }
     }
     state.is_unfinished = false;
+    // Until now the alarm was armed without it.
+    state.alarm_is_stale |= state.rung_at != Ticks::NEVER;
     if state.movable.is_empty() {
         notify_gang(state, platform);
     } else {
         let now = platform.now();
         publish_and_notify(state, platform, now);
-        // Until now the alarm was armed without it.
         state.alarm_is_stale |= state.notify_at != Ticks::NEVER;
         if must_look(state, platform) {
             if is_overtaken(state, platform) {

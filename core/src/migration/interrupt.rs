@@ -204,6 +204,10 @@ pub fn alarm_expired<P: Platform>(state: &mut State<P>, platform: &mut P) {
     state.alarm_expired = true;
     state.alarm_is_stale = true;
     state.must_decide = true;
+    if state.rung_at != Ticks::NEVER && state.rung_at <= platform.now() {
+        // The next decision goes on with it.
+        state.rung_at = Ticks::NEVER;
+    }
     platform.set_priority_mask(Some(Band::HIGHEST));
 }
 

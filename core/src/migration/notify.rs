@@ -14,7 +14,7 @@ use crate::schedule::{Band, Level, Ticks, VcpuState};
 use crate::sets::VcpuSet;
 use spumone_config::types::{PcpuId, VcpuId};
 
-/// How many parked vCPUs the core searches through before it looks for interrupts, and how many are few enough to do so before other work.
+/// A search through parked vCPUs looks for interrupts before each fourth one. If there are so many, the core also looks before and after the search.
 const FEW_PARKED: usize = 4;
 
 /// Makes `to` the running vCPU of this core, as was decided; `None`: the core idles. The registers of the vCPU that ran

@@ -117,7 +117,7 @@ impl Lifecycle {
     }
 
     /// Running becomes stopping, if this is still the guest's `life`. Of several callers exactly one gets the generation, and must send
-    /// `StopGuest` with it to the guest's other cores and then stop its own vCPUs. `None`: the guest does not run, or another core was
+    /// `StopGuest` with it to the guest's other cores, or have cores that it tells do so, and then stop its own vCPUs. `None`: the guest does not run, or another core was
     /// first and has sent mail.
     pub fn begin_stop(&self, life: Generation, reason: StopReason) -> Option<Generation> {
         let won = self.change((Phase::Running, life), (Phase::Stopping(reason), life));

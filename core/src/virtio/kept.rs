@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The header of a frame or packet, read from the sender's buffer part by part, and kept if the step stops: it is read once.
+//! The header of a frame or packet, read from the sender's buffer part by part, and kept if the step stops within it or behind it: the next step does not
+//! read that part again.
 
 use super::cursor::Cursor;
 use super::looks::{Looks, Stop};

@@ -22,7 +22,7 @@ impl From<Fault> for Stop {
 
 /// What tells a step that the core has something else to do.
 ///
-/// A step walks through at least [`MOST_PARTS`] parts before it stops, and keeps the place. So it moves something however often the
+/// A step goes through a stretch, or through [`MOST_PARTS`] parts, before it looks for the first time, and keeps the place where it stops. So it moves something however often the
 /// core is interrupted, and whatever parts the buffers have. An answer alone is begun anew: see [`answer`](super::answer).
 pub(super) struct Looks<P> {
     pause: P,

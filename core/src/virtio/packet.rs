@@ -37,7 +37,7 @@ const MAX_PACKET: u32 = HEADER + 65_536;
 const WRITTEN: u32 = 24;
 const _: () = assert!(MAX_PACKET < 1 << WRITTEN && HEADER < u32::MAX >> WRITTEN);
 
-/// A packet of which the header has been read, once in all.
+/// A packet of which the header has been read.
 pub(super) struct Packet<'a>(Source<'a, { HEADER as usize }>);
 
 /// What becomes of a packet.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Carries out what is ordered about the lives of guests, one step at a time.
 //!
-//! The core whose `Lifecycle::begin_stop` succeeds stops a guest: it sends mail to two cores of the guest, and these tell the others. Each of them takes
+//! The core whose `Lifecycle::begin_stop` succeeds stops a guest: it sends mail to two cores of the guest, of which one tells the others. Each of them takes
 //! off the guest's vCPUs that it has, and acknowledges; the last one resets the guest's shared state and, for a restart, has the
 //! guest loaded. No core waits for another.
 
@@ -20,7 +20,8 @@ use spumone_core::mailbox::Message;
 use spumone_core::migration;
 use spumone_core::orders::{Order, Route, StopStep};
 use spumone_core::psci::{AfterStop, Ending, Phase, Wishes};
-use spumone_core::schedule::Band;
+use spumone_core::schedule::{Band, Level};
+use spumone_core::sets::CoreSet;
 use spumone_core::vgic::VcpuIndex;
 
 /// Interrupts of a guest that one step disables or routes.
@@ -68,7 +69,18 @@ impl Instance {
 
     fn do_order(&mut self) {
         let band = self.state.current_band();
-        match self.platform.orders.take(band) {
+        let machine = self.platform.machine;
+        // A core reads its mail at once unless it is off or runs a higher band than the guest's. Where a guest does not migrate, cores do not publish what
+        // they run.
+        let passes_on = |guest: GuestId, cores: CoreSet| {
+            let config = &machine.guest(guest).config;
+            let band = Level::of(Some(config.band));
+            let reads =
+                |&core: &PcpuId| config.moves && machine.shared.presence(core).level() <= band;
+            // At most 8 times: cores.
+            cores.iter().filter(reads).collect()
+        };
+        match self.platform.orders.take(band, passes_on) {
             None => {}
             Some(Order::Mail) => {
                 self.read_mail();

@@ -8,7 +8,7 @@ use crate::migration::{Next, ParkedState, refresh, sleep, switch, take_interrupt
 use crate::schedule::{Band, Ticks, VcpuState};
 use crate::sets::VcpuSet;
 use spumone_config::packed::{self, Without};
-use spumone_config::types::{MAX_VCPUS, VcpuId};
+use spumone_config::types::VcpuId;
 
 #[test]
 fn interrupts_for_ever_higher_bands_are_taken_before_the_decision() {
@@ -159,59 +159,68 @@ fn the_core_looks_before_it_notifies_of_what_a_load_has_rung() {
     notifies_after_the_preemption(core);
 }
 
-/// A core that runs vCPU 0, which has rung the doorbells of so many others. Another core has parked them. vCPU 1, of a higher band, sleeps here.
-fn rings(others: u8) -> Core {
-    let mut bands = [Band::LOWEST; MAX_VCPUS];
+/// A core that runs vCPU 0, which has rung the doorbells of seven others that are on another core. vCPU 1, of a higher band, sleeps here.
+fn rings(policy: packed::Policy) -> Core {
+    let mut bands = [Band::LOWEST; 9];
     bands[1] = Band::HIGHEST;
-    let bands = &bands[..usize::from(others) + 2];
-    let without = Without::default();
-    let mut core = Core::with_staying(packed::Policy::Steal, without, bands, Some(Band::HIGHEST));
+    let mut core = Core::with_staying(policy, Without::default(), &bands, Some(Band::HIGHEST));
     core.admit(0, VcpuState::Runnable);
     core.admit(1, VcpuState::Sleep);
     core.go_on();
     assert_eq!(core.state.running, Some(VcpuId(0)));
     core.runs(OTHER, Band::LOWEST);
-    for id in 2..others + 2 {
-        core.parked_elsewhere(id, ParkedState::Asleep, 0);
+    for id in 2..9 {
+        match policy.moves_vcpus() {
+            true => core.parked_elsewhere(id, ParkedState::Asleep, 0),
+            false => core.machine.doorbells[usize::from(id)].settle(OTHER),
+        }
         core.state.rung |= VcpuSet::of(VcpuId(id));
     }
+    core.machine.pending = [VcpuId(1)].into();
+    core.go_on();
+    assert_eq!(core.state.running, Some(VcpuId(1)));
+    assert_eq!(core.machine.kicks.len(), 3);
     core
 }
 
-/// vCPU 1 waits for three of them only. The core goes on a short time after that.
+const POLICIES: [packed::Policy; 3] = [
+    packed::Policy::Steal,
+    packed::Policy::None,
+    packed::Policy::Cosched,
+];
+
+/// vCPU 1 waits for three of them only. The core goes on a short time after that, also if it has decided again in between.
 #[test]
 fn a_vcpu_of_a_higher_band_is_entered_before_all_the_others_are_notified() {
-    let mut core = rings(7);
-    core.machine.pending = [VcpuId(1)].into();
-    core.go_on();
-    assert_eq!(
-        (core.state.running, core.machine.kicks.len()),
-        (Some(VcpuId(1)), 3)
-    );
-    // It traps: the others are still put off.
-    core.go_on();
-    assert_eq!(core.machine.kicks.len(), 3);
-    for count in [6, 7] {
-        core.machine.now = core.machine.alarm;
-        core.go_on();
-        assert_eq!(core.machine.kicks.len(), count);
+    for policy in POLICIES {
+        for decides_again in [false, true] {
+            let mut core = rings(policy);
+            // It traps: the others are still put off.
+            core.state.must_decide |= decides_again;
+            core.go_on();
+            assert_eq!(core.machine.kicks.len(), 3);
+            for count in [6, 7] {
+                assert!(core.machine.alarm <= core.state.rung_at, "{policy:?}");
+                core.machine.now = core.state.rung_at;
+                core.go_on();
+                assert_eq!(core.machine.kicks.len(), count, "{policy:?}");
+            }
+            assert!(core.state.rung.is_empty() && core.state.rung_at == Ticks::NEVER);
+        }
     }
-    assert!(core.state.rung.is_empty() && core.state.rung_at == Ticks::NEVER);
 }
 
 /// What is put off is not forgotten when the higher band sleeps before its time.
 #[test]
 fn what_is_put_off_comes_once_the_higher_band_sleeps() {
-    let mut core = rings(7);
-    core.machine.pending = [VcpuId(1)].into();
-    core.go_on();
-    sleep(&mut core.state, &core.machine);
-    core.go_on();
-    assert_eq!(
-        (core.state.running, core.machine.kicks.len()),
-        (Some(VcpuId(0)), 7)
-    );
-    assert_eq!(core.state.rung_at, Ticks::NEVER);
+    for policy in POLICIES {
+        let mut core = rings(policy);
+        sleep(&mut core.state, &core.machine);
+        core.go_on();
+        assert_eq!(core.state.running, Some(VcpuId(0)));
+        assert_eq!(core.machine.kicks.len(), 7);
+        assert_eq!(core.state.rung_at, Ticks::NEVER);
+    }
 }
 
 /// A search through many parked vCPUs takes long: an interrupt does not wait for it.
