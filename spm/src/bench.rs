@@ -5,7 +5,8 @@ mod args;
 
 use crate::build::{self, Built};
 use crate::command::Command;
-use crate::failure::{EXIT_COMMAND_LINE, EXIT_ENVIRONMENT, Failure};
+use crate::exit_code::{EXIT_COMMAND_LINE, EXIT_ENVIRONMENT};
+use crate::failure::Failure;
 use crate::hypervisor;
 use crate::output::{self, note, say};
 use crate::qemu;

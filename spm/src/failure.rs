@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Why a command failed, how the failure is shown, and the exit codes.
+//! Why a command failed, and how the failure is shown.
 
 use crate::escape::{self, Escaped};
+use crate::exit_code::{EXIT_ENVIRONMENT, EXIT_REFUSED};
 use crate::output;
 use miette::{LabeledSpan, MietteDiagnostic, NamedSource, Report};
 use serde_json::{Value, json};
@@ -10,13 +11,6 @@ use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
-
-/// The description, or a file it names, is refused.
-pub const EXIT_REFUSED: u8 = 1;
-/// The command line is wrong. `clap` uses the same code.
-pub const EXIT_COMMAND_LINE: u8 = 2;
-/// A file could not be read or written, or a tool is missing.
-pub const EXIT_ENVIRONMENT: u8 = 3;
 
 /// Most problems that are printed as text: each takes about ten lines.
 const MAX_SHOWN: usize = 25;

@@ -18,6 +18,7 @@ mod console;
 mod demo;
 mod device_tree;
 mod escape;
+mod exit_code;
 mod explain;
 mod failure;
 pub mod fuzz;
@@ -80,5 +81,5 @@ fn shown(error: &clap::Error) -> ExitCode {
         (false, true, _) => output::print_styled(&text.ansi().to_string()),
         (false, false, _) => output::print(&text.to_string()),
     }
-    ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(failure::EXIT_COMMAND_LINE))
+    ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(exit_code::EXIT_COMMAND_LINE))
 }

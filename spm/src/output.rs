@@ -4,7 +4,7 @@
 //! That standard output takes no more is remembered here, and said once, at the end ([`ended`]), as GNU tools do it.
 
 use crate::escape;
-use crate::failure::EXIT_ENVIRONMENT;
+use crate::exit_code::EXIT_ENVIRONMENT;
 use serde_json::Value;
 use signal_hook::consts::SIGPIPE;
 use signal_hook::low_level::emulate_default_handler;
@@ -100,7 +100,7 @@ pub fn tell_styled(text: &str) {
     let _ = write_all(&mut io::stderr(), text.as_bytes());
 }
 
-/// As `println!`, by [`print`].
+/// As `println!`, by [`print()`].
 macro_rules! say {
     () => { $crate::output::print("\n") };
     ($($text:tt)*) => { $crate::output::print(&(format!($($text)*) + "\n")) };

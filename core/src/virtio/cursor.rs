@@ -10,9 +10,6 @@ use spumone_config::GuestAddr;
 /// instructions at EL2 if the guests cut their buffers as Linux does (the page `links` has the longest).
 const MAX_STRETCH: u32 = 1280;
 
-/// A driver that has broken the rules.
-pub(super) type Fault = (End, Broken);
-
 /// A place in a buffer of one guest. Every part is checked when bytes of it are used. A walk through the buffer is bounded,
 /// because the number of its parts is. A walk that has stopped for an interrupt goes on with the part before which it has.
 pub(super) struct Cursor<'a> {

@@ -9,8 +9,8 @@
 
 use super::answer::{self, Answer};
 use super::claim::Claim;
-use super::cursor::Fault;
 use super::device::Device;
+use super::fault::Fault;
 use super::frame;
 use super::header::Form;
 use super::kept::Kept;

@@ -2,7 +2,8 @@
 //! A network frame, from a buffer of one card to a buffer of the other, or to several (Virtio 1.2, section 5.1.6), in stretches
 //! between which the core looks for interrupts.
 
-use super::cursor::{self, Cursor, Fault};
+use super::cursor::{self, Cursor};
+use super::fault::Fault;
 use super::header::{self, Form, HEADER, Verdict};
 use super::kept::Kept;
 use super::looks::{Looks, Stop};

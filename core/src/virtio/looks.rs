@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Looks for interrupts on the way through the parts of buffers, of which a driver may make many.
 
-use super::cursor::Fault;
+use super::fault::Fault;
 
 /// Parts between two looks: as many as a usual header and the buffer that it goes to have, so a usual frame costs no look.
 const MOST_PARTS: u32 = 3;

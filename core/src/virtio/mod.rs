@@ -14,6 +14,7 @@ mod claim;
 mod cursor;
 mod device;
 mod direction;
+mod fault;
 mod frame;
 mod header;
 mod kept;
