@@ -132,7 +132,7 @@ pub struct Ready {
     hypervisor: Hypervisor,
     /// What the image is made from.
     inputs: Vec<PathBuf>,
-    /// It is not read, but who loses it cannot verify the image.
+    /// The file with the public key, if the image is signed. The build does not read it, but it must not be overwritten: the image is verified with it.
     public_key: Option<PathBuf>,
     progress: Progress,
 }

@@ -45,7 +45,7 @@ impl Unreadable {
         matches!(self, Self::Io(error) if matches!(error.kind(), NotFound | NotADirectory))
     }
 
-    /// Whether there is something else under that name than a file, or a file of somebody else.
+    /// Whether the path names something else than a regular file, or a file that this user may not read.
     pub fn is_out_of_reach(&self) -> bool {
         let is_loop = |error: &io::Error| error.raw_os_error() == Some(Errno::LOOP.raw_os_error());
         match self {

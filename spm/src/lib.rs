@@ -5,7 +5,7 @@
 //! it does no I/O.
 
 #![forbid(unsafe_code)]
-// They panic if nobody reads: see `output`.
+// `println!` and `eprintln!` panic if the output cannot be written; `output` has what replaces them.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod bench;

@@ -47,7 +47,7 @@ pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
         }
         Way::InPlace => {
             let is_file = fs::metadata(path)?.is_file();
-            // What somebody else has written to an open file stays. A block device has its end elsewhere than a file.
+            // An open file is appended to, so what other programs have written to it stays. To a block device nothing can be appended.
             let mut file = OpenOptions::new().append(is_file).write(true).open(path)?;
             file.write_all(bytes)
         }
@@ -66,8 +66,8 @@ pub fn check(path: &Path) -> io::Result<()> {
     }
 }
 
-/// A whole file that is still to get its name, `target`. Without it, it is removed. It lies in the same folder under a name that nobody
-/// can guess.
+/// A whole file that is still to get its name, `target`. Without it, it is removed. It lies in the same folder under a name that
+/// cannot be guessed.
 ///
 /// # Errors
 ///

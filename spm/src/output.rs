@@ -90,7 +90,7 @@ pub fn json(value: &Value) {
     print_styled(&format!("{value:#}\n"));
 }
 
-/// Tells the user something on standard error. If that takes no more, there is nobody to tell.
+/// Writes a message to standard error. If standard error takes no more, the message is dropped.
 pub fn tell(text: &str) {
     tell_styled(&escape::text(text));
 }

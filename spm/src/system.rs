@@ -197,7 +197,7 @@ fn find_board(
                 }));
             }
             Err(error) if error.is_missing() => {}
-            // What lies in a folder above may be somebody else's, and not meant for this.
+            // In a folder above, the name may belong to another project, and be no board file.
             Err(error) if above != start && error.is_out_of_reach() => {
                 unread.get_or_insert_with(|| Failure::io("read", &path, &error));
             }

@@ -79,7 +79,7 @@ fn what_is_no_board_file_in_a_folder_above_is_left_alone() {
     symlink("qemu-virt.toml", &board).unwrap();
     let output = spm(folder.path(), &check);
     assert!(output.status.success(), "{}", stderr(&output));
-    // A damaged board file is not one of somebody else.
+    // A damaged board file is an error: it is a regular file that can be read.
     fs::remove_file(&board).unwrap();
     fs::write(&board, b"\xff").unwrap();
     assert_eq!(spm(folder.path(), &check).status.code(), Some(3));

@@ -270,7 +270,7 @@ fn a_hypervisor_of_long_names_is_refused() {
     let mut elf = elf.write();
     let word =
         |elf: &[u8], at: usize| u64::from_le_bytes(elf[at..at + 8].try_into().unwrap()) as usize;
-    // The section of names is the first one that has something.
+    // The section of symbol names is the first section with any bytes; section 0 is empty.
     let section = word(&elf, 40) + 64;
     let (start, size) = (word(&elf, section + 24), word(&elf, section + 32));
     elf[start..start + size - 1].fill(b'a');

@@ -94,6 +94,7 @@ fn notify_decided<P: Platform>(state: &mut State<P>, platform: &mut P) {
     }
 }
 
+/// Notifies the host cores of vCPUs in `rung`: of all of them, or, before a vCPU of a higher band is entered, of a few.
 #[inline(never)]
 fn notify_some<P: Platform>(state: &mut State<P>, platform: &mut P) {
     let stood = !state.must_decide && !state.alarm_expired;

@@ -38,7 +38,7 @@ fn finish_now<P: Platform>(state: &mut State<P>, platform: &mut P) -> bool {
         }
     }
     state.is_unfinished = false;
-    // Until now the alarm was armed without it.
+    // Until now the alarm was armed without `rung_at` and `notify_at`.
     state.alarm_is_stale |= state.rung_at != Ticks::NEVER;
     if state.movable.is_empty() {
         notify_gang(state, platform);

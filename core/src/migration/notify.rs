@@ -14,7 +14,7 @@ use crate::schedule::{Band, Level, Ticks, VcpuState};
 use crate::sets::VcpuSet;
 use spumone_config::types::{PcpuId, VcpuId};
 
-/// A search through parked vCPUs looks for interrupts before each fourth one. If there are so many, the core also looks before and after the search.
+/// A search through parked vCPUs looks for interrupts before each fourth one. If so many are parked, the core also looks between the search and other work.
 const FEW_PARKED: usize = 4;
 
 /// Makes `to` the running vCPU of this core, as was decided; `None`: the core idles. The registers of the vCPU that ran

@@ -91,6 +91,16 @@ impl Shared {
         Some(self.vcpu(id)?.band)
     }
 
+    /// Those of these cores that are on and run no higher band than `band`, as far as they have published it: an SGI of that band interrupts them.
+    pub fn running_at_most(&self, cores: CoreSet, band: Band) -> CoreSet {
+        let level = Level::of(Some(band));
+        // At most 8 times: cores.
+        cores
+            .iter()
+            .filter(|&core| self.presence(core).level() <= level)
+            .collect()
+    }
+
     /// The parking slot of a vCPU.
     #[inline(always)]
     pub fn slot(&self, id: VcpuId) -> &ParkingSlot {

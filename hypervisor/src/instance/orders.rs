@@ -20,7 +20,7 @@ use spumone_core::mailbox::Message;
 use spumone_core::migration;
 use spumone_core::orders::{Order, Route, StopStep};
 use spumone_core::psci::{AfterStop, Ending, Phase, Wishes};
-use spumone_core::schedule::{Band, Level};
+use spumone_core::schedule::Band;
 use spumone_core::sets::CoreSet;
 use spumone_core::vgic::VcpuIndex;
 
@@ -70,15 +70,13 @@ impl Instance {
     fn do_order(&mut self) {
         let band = self.state.current_band();
         let machine = self.platform.machine;
-        // A core reads its mail at once unless it is off or runs a higher band than the guest's. Where a guest does not migrate, cores do not publish what
-        // they run.
+        // Where a guest does not migrate, its cores do not publish what they run: none is known to read its mail at once.
         let passes_on = |guest: GuestId, cores: CoreSet| {
             let config = &machine.guest(guest).config;
-            let band = Level::of(Some(config.band));
-            let reads =
-                |&core: &PcpuId| config.moves && machine.shared.presence(core).level() <= band;
-            // At most 8 times: cores.
-            cores.iter().filter(reads).collect()
+            match config.moves {
+                true => machine.shared.running_at_most(cores, config.band),
+                false => CoreSet::EMPTY,
+            }
         };
         match self.platform.orders.take(band, passes_on) {
             None => {}

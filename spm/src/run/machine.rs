@@ -122,7 +122,7 @@ impl Shown {
             if let Err(failure) = result
                 && !std::mem::replace(&mut has_failed, true)
             {
-                // An error here means that nobody waits for it any more.
+                // An error here means that the main thread no longer receives: the message is dropped.
                 let _ = sender.send(Said::Failed(failure));
             }
         };

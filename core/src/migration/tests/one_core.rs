@@ -581,3 +581,16 @@ fn a_vcpu_that_another_core_has_taken_does_not_wait() {
     core.decide_and_look(900);
     assert_eq!(core.machine.called, [VcpuId(2)]);
 }
+
+#[test]
+fn a_core_that_is_off_or_runs_a_higher_band_is_not_among_those_that_an_sgi_interrupts() {
+    let core = Core::steal(&[Band::LOWEST]);
+    let interrupted = |level| {
+        core.machine.shared.presence(OTHER).publish(level);
+        let both = CoreSet::of(OWN) | CoreSet::of(OTHER);
+        let shared = &core.machine.shared;
+        shared.running_at_most(both, MIDDLE).contains(OTHER)
+    };
+    assert!(interrupted(Level::IDLE) && interrupted(Level::of(Some(MIDDLE))));
+    assert!(!interrupted(Level::of(Some(Band::HIGHEST))) && !interrupted(Level::OFF));
+}

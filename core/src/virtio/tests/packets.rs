@@ -192,7 +192,7 @@ fn a_receiver_that_begins_anew_within_a_packet_gets_nothing_of_it() {
     }
 }
 
-/// A call that goes on has the header, and copies as much as one that begins.
+/// A call that goes on with a packet has the packet's header, and copies as many bytes as a call that begins a packet.
 #[test]
 fn a_call_that_goes_on_does_not_read_the_header_again() {
     let (mut link, mut sender, mut receiver) = connected();
