@@ -91,7 +91,8 @@ fn park_before_timer<P: Platform>(state: &mut State<P>, platform: &mut P, id: Vc
     early::leave_out(state, end.saturating_sub(begin));
 }
 
-/// Parks vCPU `id`, and notifies another core if the vCPU is runnable, or cut off here.
+/// Parks vCPU `id`, and notifies another core if the vCPU is runnable, or cut off here. If the core is interrupted in between, it
+/// notifies later.
 #[inline(always)]
 fn park_and_notify<P: Platform>(
     state: &mut State<P>,
@@ -106,20 +107,30 @@ fn park_and_notify<P: Platform>(
     // A sleeping vCPU that is cut off here needs another core as well: `publish_and_notify` may have looked before it
     // was parked.
     let is_runnable = state.scheduler.state(id) == Some(VcpuState::Runnable);
-    if (is_runnable || higher_band_runs) && is_parked_here(state, platform, id) {
-        let to = match higher_band_runs || !state.rules.leaves_shared_cores {
-            true => To::Any,
-            // The vCPU waits here for its next turn. A core on which no other vCPU waits any more publishes that, and then looks for parked vCPUs.
-            false => To::NotShared,
-        };
-        notify_other_core(state, platform, id, to);
-        if higher_band_runs && state.notify_at == Ticks::NEVER {
-            // That core may take another vCPU first, or run a higher band by then. Without a park delay,
-            // `publish_and_notify` has looked before this vCPU was parked.
-            state.notify_at = platform.now().saturating_add(state.notify_again_after);
-            state.alarm_is_stale = true;
-        }
+    if !(is_runnable || higher_band_runs) || !is_parked_here(state, platform, id) {
+        return;
     }
+    if platform.is_interrupted() {
+        return notify_within(state, platform, state.short_park_delay);
+    }
+    let to = match higher_band_runs || !state.rules.leaves_shared_cores {
+        true => To::Any,
+        // The vCPU waits here for its next turn. A core on which no other vCPU waits any more publishes that, and then looks for parked vCPUs.
+        false => To::NotShared,
+    };
+    notify_other_core(state, platform, id, to);
+    if higher_band_runs && state.notify_at == Ticks::NEVER {
+        // That core may take another vCPU first, or run a higher band by then. Without a park delay,
+        // `publish_and_notify` has looked before this vCPU was parked.
+        notify_within(state, platform, state.notify_again_after);
+    }
+}
+
+/// This core looks within this time whether another core is to be notified of a vCPU that is parked here.
+#[inline(always)]
+fn notify_within<P: Platform>(state: &mut State<P>, platform: &P, time: Ticks) {
+    state.notify_at = state.notify_at.min(platform.now().saturating_add(time));
+    state.alarm_is_stale = true;
 }
 
 /// If a higher band runs, a vCPU of the lowest band that moves is parked only after the park delay, so that the higher

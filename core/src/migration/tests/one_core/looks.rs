@@ -2,7 +2,7 @@
 //! Where the core looks for interrupts, so that one for a vCPU of a higher band waits for a short piece of work only.
 
 use super::core::Core;
-use super::{MIDDLE, OTHER};
+use super::{MIDDLE, OTHER, QUANTUM};
 use crate::migration::decide::decide_in_full;
 use crate::migration::{Next, ParkedState, refresh, sleep, switch, take_interrupts};
 use crate::schedule::{Band, Ticks, VcpuState};
@@ -239,5 +239,58 @@ fn the_core_looks_before_it_searches_through_many_parked_vcpus() {
         core.publish_and_notify(core.machine.now);
         assert_eq!(core.machine.kicks.is_empty(), !notifies);
         assert!(notifies || core.state.must_decide);
+    }
+}
+
+/// vCPU 1 has lost the core to vCPU 0, which is of its band or of a higher one. When the core has parked vCPU 1, and before it notifies another core, an
+/// interrupt for vCPU 2 comes.
+fn interrupted_after_it_has_parked(other: Band, interrupted_for: Band) -> Core {
+    let bands = [other, MIDDLE, interrupted_for, Band::LOWEST];
+    let mut core = Core::steal(&bands);
+    core.machine.in_kernel = false;
+    core.admit(1, VcpuState::Runnable);
+    core.admit(2, VcpuState::Sleep);
+    core.go_on();
+    assert_eq!(core.state.loaded(), Some(VcpuId(1)));
+    core.admit(0, VcpuState::Runnable);
+    core.state.must_decide = true;
+    core.state.fetch_at = Ticks(0);
+    if other == MIDDLE {
+        // Its turn is over.
+        core.machine.now.0 += QUANTUM;
+        take_interrupts(&mut core.state, &mut core.machine);
+    }
+    assert!((0..3).any(|_| core.iterate() == Next::Switch(VcpuId(0))));
+    core.machine.kicked_in_park = Some(VcpuId(2));
+    switch(&mut core.state, &mut core.machine, VcpuId(0));
+    core
+}
+
+/// An interrupt for a higher band does not wait for the notification, and the notification is not forgotten.
+#[test]
+fn the_core_looks_before_it_notifies_of_a_vcpu_that_it_has_parked() {
+    let above = MIDDLE.next_higher();
+    for (other, interrupted_for) in [
+        (MIDDLE, Band::HIGHEST),
+        (above, Band::HIGHEST),
+        (MIDDLE, MIDDLE),
+        (above, above),
+    ] {
+        let mut core = interrupted_after_it_has_parked(other, interrupted_for);
+        assert!(core.slot(1).parked().is_some());
+        assert!(core.machine.kicks.is_empty());
+        core.go_on();
+        if interrupted_for == Band::HIGHEST {
+            assert_eq!(core.state.running, Some(VcpuId(2)));
+        }
+        // Of one at a time: of vCPU 0, if that has lost the core meanwhile.
+        core.machine.kicks.clear();
+        core.machine.now = core.state.notify_at;
+        core.go_on();
+        assert!(
+            !core.machine.kicks.is_empty(),
+            "{other:?} {interrupted_for:?}"
+        );
+        assert!(core.machine.pending.is_empty());
     }
 }
