@@ -4,7 +4,7 @@
 use crate::guest::Guest;
 use crate::hardware::running_guest;
 use spumone_config::{GuestAddr, PhysAddr};
-use spumone_core::virtio::{End, Memories};
+use spumone_core::virtio::{End, Memories, STRETCH};
 
 /// The memory of both guests of a link.
 pub struct LinkMemories {
@@ -94,13 +94,28 @@ impl Memories for LinkMemories {
         Some(())
     }
 
-    fn copy(&mut self, from: GuestAddr, to: GuestAddr, bytes: u32) -> Result<(), End> {
+    fn copy(
+        &mut self,
+        from: GuestAddr,
+        to: GuestAddr,
+        bytes: u32,
+        mut stops: impl FnMut() -> bool,
+    ) -> Result<u32, End> {
         let bytes_64 = u64::from(bytes);
         let from = self.place(End::Sender, from, bytes_64, 1);
         let to = self.writable(End::Receiver, to, bytes_64, 1);
         let (from, to) = (from.ok_or(End::Sender)?, to.ok_or(End::Receiver)?);
-        // SAFETY: see above.
-        unsafe { running_guest::copy(from, to, bytes) };
-        Ok(())
+        let mut done = 0;
+        // At most once: then it looks.
+        loop {
+            let next = STRETCH.min(bytes - done);
+            let [from, to] = [from, to].map(|it| PhysAddr(it.0 + u64::from(done)));
+            // SAFETY: see above.
+            unsafe { running_guest::copy(from, to, next) };
+            done += next;
+            if stops() || done == bytes {
+                return Ok(done);
+            }
+        }
     }
 }

@@ -7,9 +7,8 @@
 //! lets a device stop that has no resources left for answers, until the driver processes the queue that it has neglected. The guest
 //! holds up itself only.
 //!
-//! If an interrupt comes while the answer is written, it is begun anew, in whatever buffer is the next one then: nothing of it has been given
-//! to the driver. The packet's header is kept. So three parts are written each time, which is enough for an answer in a usual buffer; a guest
-//! that cuts its own receive buffers into smaller parts holds up itself only.
+//! If an interrupt comes while the answer is written, the next step goes on with it ([`Begun`]), unless the peer has used the queue
+//! meanwhile. Then the answer is begun anew, in whatever buffer is the next one: nothing of it has been given to the driver.
 //!
 //! The peer's packets go to the same queue. If a part of one is in its next buffer, the answer uses the buffer behind that.
 
@@ -17,8 +16,88 @@ use super::cursor::Cursor;
 use super::device::Device;
 use super::looks::{Looks, Stop};
 use super::memory::{End, Memories};
-use super::packet::{HEADER, Packet};
-use super::queue::{Broken, Ring};
+use super::packet::{self, HEADER, Packet};
+use super::queue::{Broken, Place, Ring};
+use crate::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering};
+
+/// An answer in which a step has stopped, and whose packet is kept. Only the core that has claimed the direction uses it.
+#[derive(Debug)]
+pub(super) struct Begun {
+    /// Buffers of the receive queue that had been used then, and whether its next buffer had a part of a packet.
+    used: AtomicU64,
+    is_within: AtomicBool,
+    /// The first descriptor of the answer's buffer, and where the walk through it goes on.
+    first: AtomicU16,
+    place: Place,
+    /// Bytes of the answer that have been written.
+    written: AtomicU32,
+}
+
+impl Begun {
+    constructor! {
+        pub fn new() -> Self {
+            Self {
+                used: AtomicU64::new(0),
+                is_within: AtomicBool::new(false),
+                first: AtomicU16::new(0),
+                place: Place::new(),
+                written: AtomicU32::new(0),
+            }
+        }
+    }
+
+    /// Whether the next buffer of the receive queue is the same as then.
+    fn goes_on(&self, ring: &Ring<'_>, is_within: bool) -> bool {
+        self.used.load(Ordering::Relaxed) == ring.used_buffers()
+            && self.is_within.load(Ordering::Relaxed) == is_within
+    }
+
+    /// Goes on in that buffer.
+    fn resume<'a>(&self, ring: &'a Ring<'a>) -> Target<'a> {
+        Target {
+            first: self.first.load(Ordering::Relaxed),
+            cursor: Cursor::resume_answer(ring, &self.place),
+            written: self.written.load(Ordering::Relaxed),
+        }
+    }
+
+    fn keep(&self, target: &Target<'_>, ring: &Ring<'_>, is_within: bool) {
+        self.used.store(ring.used_buffers(), Ordering::Relaxed);
+        self.is_within.store(is_within, Ordering::Relaxed);
+        self.first.store(target.first, Ordering::Relaxed);
+        target.cursor.keep(&self.place);
+        self.written.store(target.written, Ordering::Relaxed);
+    }
+}
+
+/// A buffer to which an answer is written.
+struct Target<'a> {
+    first: u16,
+    cursor: Cursor<'a>,
+    written: u32,
+}
+
+impl Target<'_> {
+    /// Writes the rest of the answer. Returns whether there was room.
+    fn write(
+        &mut self,
+        packet: &Packet<'_>,
+        own: u32,
+        memories: &mut impl Memories,
+        looks: &mut Looks<impl FnMut() -> bool>,
+    ) -> Result<bool, Stop> {
+        if self.written < HEADER {
+            self.cursor.here(memories, looks)?;
+            looks.look()?;
+            let (answer, written) = (packet.answer(own), &mut self.written);
+            if !self.cursor.write(&answer, written, memories, looks)? {
+                return Ok(false);
+            }
+        }
+        looks.before_piece()?;
+        Ok(true)
+    }
+}
 
 /// What has become of an answer.
 pub(super) enum Answer {
@@ -35,13 +114,15 @@ pub(super) enum Answer {
     Claimed,
 }
 
-/// Answers a packet that `from` has transmitted, whose guest has the context identifier `own`. The caller has claimed the direction
-/// to the peer `to`, and not the peer's receive queue: no core has two of them, so none waits for another one without end.
+/// Answers a packet that `from` has transmitted, whose guest has the context identifier `own`. `source`: the transmit queue, and the packet's first descriptor.
+/// `begun`: what the last step has left of the answer, if it has begun one to this packet. The caller has claimed the direction to the peer `to`,
+/// and not the peer's receive queue: no core has two of them, so none waits for another one without end.
 pub(super) fn give(
     packet: &Packet<'_>,
     own: u32,
-    from: &Device,
-    to: &Device,
+    source: (&Ring<'_>, u16),
+    begun: &Begun,
+    (from, to): (&Device, &Device),
     memories: &mut impl Memories,
     looks: &mut Looks<impl FnMut() -> bool>,
 ) -> Result<Answer, Stop> {
@@ -52,21 +133,39 @@ pub(super) fn give(
         return Ok(Answer::Impossible);
     };
     let packets = to.transmit_ring();
-    let has_begun = packets.is_some_and(|it| it.has_begun(&ring));
-    let is_within = has_begun && ring.is_open();
+    let has_part = packets.is_some_and(|it| it.has_begun(&ring));
+    let is_within = has_part && ring.is_open();
     let of_sender = |broken| (End::Sender, broken);
-    let next = next(&ring, is_within, from, memories).map_err(of_sender)?;
-    let Some(buffer) = next else {
-        return Ok(Answer::Waiting);
+    let mut target = if source.0.has_begun_answer() && begun.goes_on(&ring, is_within) {
+        begun.resume(&ring)
+    } else {
+        packet.keep_if_stopped(looks.before_piece(), source)?;
+        let next = next(&ring, is_within, from, memories).map_err(of_sender)?;
+        let Some(first) = next else {
+            return Ok(Answer::Waiting);
+        };
+        Target {
+            first,
+            cursor: Cursor::of_answer(&ring, first),
+            written: 0,
+        }
     };
-    let (mut target, answer) = (Cursor::of_answer(&ring, buffer), packet.answer(own));
-    if !target.write(&answer, &mut 0, memories, looks)? {
+    let written = target.write(packet, own, memories, looks);
+    if let Err(Stop::Interrupted) = written {
+        begun.keep(&target, &ring, is_within);
+        packet.keep(source);
+        source.0.set_begun_answer();
+    }
+    if !written? {
         return Err(of_sender(Broken).into());
     }
-    let given = ring.give_back(buffer, HEADER, memories);
+    let given = ring.give_back(target.first, HEADER, memories);
     let interrupt = given.map_err(of_sender)?;
     ring.set_head_next(is_within);
-    if !has_begun {
+    if is_within {
+        packet::forget_element(&ring);
+    }
+    if !has_part {
         // A peer that goes on with a packet of which this buffer had the beginning must not find its place.
         ring.begin_anew();
     }

@@ -3,12 +3,8 @@
 
 use super::looks::{Looks, Stop};
 use super::memory::{End, Memories};
-use super::queue::{Broken, Buffer, Ring};
+use super::queue::{Broken, Buffer, Place, Ring};
 use spumone_config::GuestAddr;
-
-/// Most bytes that are copied between two looks for interrupts: so the way from one look to the next takes about 1,000
-/// instructions at EL2 if the guests cut their buffers as Linux does (the page `links` has the longest).
-const MAX_STRETCH: u32 = 1280;
 
 /// A place in a buffer of one guest. Every part is checked when bytes of it are used. A walk through the buffer is bounded,
 /// because the number of its parts is. A walk that has stopped for an interrupt goes on with the part before which it has.
@@ -41,6 +37,22 @@ impl<'a> Cursor<'a> {
         }
     }
 
+    /// The place at which [`keep`](Self::keep) has left such a buffer.
+    pub fn resume_answer(ring: &'a Ring<'a>, place: &Place) -> Self {
+        let (buffer, at, bytes) = place.resume(ring, true);
+        Self {
+            end: End::Sender,
+            buffer,
+            at,
+            bytes,
+        }
+    }
+
+    /// The walk goes on here in a later step.
+    pub fn keep(&self, place: &Place) {
+        place.keep(&self.buffer, self.at, self.bytes);
+    }
+
     /// The place at which [`suspend`](Self::suspend) has left a buffer of this ring.
     pub fn resume(end: End, ring: &'a Ring<'a>) -> Self {
         let (buffer, at, bytes) = ring.resume(end == End::Receiver);
@@ -58,20 +70,34 @@ impl<'a> Cursor<'a> {
     }
 
     /// Bytes of the present part that are left; zero: the buffer has ended.
+    #[inline(always)]
     pub fn here(
         &mut self,
         memories: &impl Memories,
         looks: &mut Looks<impl FnMut() -> bool>,
     ) -> Result<u32, Stop> {
-        // At most 3 times in the loop around it: parts without a look.
+        if self.bytes == 0 && self.buffer.goes_on() {
+            self.open_part(memories, looks)?;
+        }
+        Ok(self.bytes)
+    }
+
+    /// Opens the next part that has bytes, if there is one.
+    #[inline(never)]
+    fn open_part(
+        &mut self,
+        memories: &impl Memories,
+        looks: &mut Looks<impl FnMut() -> bool>,
+    ) -> Result<(), Stop> {
+        // At most once: then it looks.
         while self.bytes == 0 && self.buffer.goes_on() {
-            looks.before_part()?;
+            looks.before_piece()?;
             match self.buffer.next(memories).map_err(|it| (self.end, it))? {
                 Some((at, bytes)) => (self.at, self.bytes) = (at.0, bytes),
                 None => break,
             }
         }
-        Ok(self.bytes)
+        Ok(())
     }
 
     /// Goes on by so many bytes of the present part.
@@ -88,7 +114,7 @@ impl<'a> Cursor<'a> {
         memories: &impl Memories,
         looks: &mut Looks<impl FnMut() -> bool>,
     ) -> Result<bool, Stop> {
-        // At most 4 times: the rest of a part, and parts without a look.
+        // At most 2 times: the rest of a part, and a part; then it looks.
         while *done < bytes {
             let here = self.here(memories, looks)?.min(bytes - *done);
             if here == 0 {
@@ -108,13 +134,14 @@ impl<'a> Cursor<'a> {
         memories: &impl Memories,
         looks: &mut Looks<impl FnMut() -> bool>,
     ) -> Result<bool, Stop> {
-        // At most 4 times: the rest of a part, and parts without a look.
+        // At most once: then it looks.
         while let Some(rest @ [_, ..]) = into.get_mut(*done as usize..) {
             let here = self.here(memories, looks)? as usize;
             let most = here.min(rest.len());
             let Some(part @ [_, ..]) = rest.get_mut(..most) else {
                 return Ok(false);
             };
+            looks.before_piece()?;
             let read = memories.read(GuestAddr(self.at), part);
             read.ok_or((self.end, Broken))?;
             self.advance(most as u32);
@@ -131,13 +158,14 @@ impl<'a> Cursor<'a> {
         memories: &mut impl Memories,
         looks: &mut Looks<impl FnMut() -> bool>,
     ) -> Result<bool, Stop> {
-        // At most 4 times: the rest of a part, and parts without a look.
+        // At most once: then it looks.
         while let Some(rest @ [_, ..]) = from.get(*done as usize..) {
             let here = self.here(memories, looks)? as usize;
             let most = here.min(rest.len());
             let Some(part @ [_, ..]) = rest.get(..most) else {
                 return Ok(false);
             };
+            looks.before_piece()?;
             let written = memories.write(self.end, GuestAddr(self.at), part);
             written.ok_or((self.end, Broken))?;
             self.advance(most as u32);
@@ -147,9 +175,9 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// Copies a stretch from the sender to the receiver: up to `most` bytes, up to [`MAX_STRETCH`], and no further than the present part of
-/// either buffer. Returns how many bytes; zero: one of the buffers has ended, or `most` is zero.
-pub(super) fn copy_stretch(
+/// Copies from the sender to the receiver: up to `most` bytes, and no further than the present part of either buffer, or until the core has something else to
+/// do. Returns how many bytes; zero: one of the buffers has ended, or `most` is zero.
+pub(super) fn copy(
     from: &mut Cursor<'_>,
     to: &mut Cursor<'_>,
     most: u32,
@@ -158,13 +186,15 @@ pub(super) fn copy_stretch(
 ) -> Result<u32, Stop> {
     let room = to.here(memories, looks)?;
     let here = from.here(memories, looks)?;
-    let bytes = here.min(room).min(most).min(MAX_STRETCH);
-    if bytes > 0 {
-        memories
-            .copy(GuestAddr(from.at), GuestAddr(to.at), bytes)
-            .map_err(|end| (end, Broken))?;
-        from.advance(bytes);
-        to.advance(bytes);
+    let bytes = here.min(room).min(most);
+    if bytes == 0 {
+        return Ok(0);
     }
+    looks.before_piece()?;
+    let (source, target) = (GuestAddr(from.at), GuestAddr(to.at));
+    let copied = memories.copy(source, target, bytes, || looks.stops());
+    let bytes = copied.map_err(|end| (end, Broken))?;
+    from.advance(bytes);
+    to.advance(bytes);
     Ok(bytes)
 }

@@ -3,6 +3,7 @@
 
 use super::claim::Claim;
 use super::kind::Kind;
+use super::looks::Looks;
 use super::memory::{End, Memories};
 use super::queue::{Broken, MAX_SIZE, Queue, Ring};
 use super::registers::*;
@@ -249,6 +250,7 @@ impl Device {
     pub(super) fn tell_of_reset(
         &self,
         memories: &mut impl Memories,
+        looks: &mut Looks<impl FnMut() -> bool>,
     ) -> Result<Option<bool>, Broken> {
         if !self.has_event() {
             return Ok(None);
@@ -256,18 +258,39 @@ impl Device {
         let Some(ring) = self.ring(EVENT, End::Sender) else {
             return Ok(None);
         };
-        let Some(first) = ring.next(memories)? else {
-            return Ok(None);
+        let first = match ring.to_give_back() {
+            Some(first) => first,
+            None => {
+                let Some(first) = ring.next(memories)? else {
+                    return Ok(None);
+                };
+                // The first piece of work, before which nothing stops.
+                let _ = looks.before_piece();
+                Self::write_event(&ring, first, memories)?;
+                first
+            }
         };
+        if looks.before_piece().is_err() {
+            ring.give_back_later(first);
+            return Ok(Some(false));
+        }
         self.is_reset_due.store(false, Ordering::Relaxed);
+        ring.begin_anew();
+        ring.give_back(first, EVENT_BYTES, memories).map(Some)
+    }
+
+    fn write_event(
+        ring: &Ring<'_>,
+        first: u16,
+        memories: &mut impl Memories,
+    ) -> Result<(), Broken> {
         let part = ring.buffer(first, true).next(memories)?;
         let Some((at, EVENT_BYTES..)) = part else {
             return Err(Broken);
         };
         // Of any alignment: Linux's is at an odd address.
         let written = memories.write(End::Sender, at, &EVENT_CONTENT);
-        written.ok_or(Broken)?;
-        ring.give_back(first, EVENT_BYTES, memories).map(Some)
+        written.ok_or(Broken)
     }
 
     fn configuration_changed(&self) {

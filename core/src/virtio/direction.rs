@@ -11,7 +11,7 @@ use super::answer::{self, Answer};
 use super::claim::Claim;
 use super::device::Device;
 use super::fault::Fault;
-use super::frame;
+use super::frame::Frame;
 use super::header::Form;
 use super::kept::Kept;
 use super::kind::Kind;
@@ -60,6 +60,8 @@ pub struct Direction {
     is_blocked: AtomicBool,
     /// The header of the frame in which the last step has stopped.
     kept: Kept,
+    /// The answer in which the last step has stopped.
+    answer: answer::Begun,
 }
 
 /// A buffer of the receiver for the next bytes of a frame.
@@ -79,6 +81,7 @@ impl Direction {
                 is_claimed: AtomicBool::new(false),
                 is_blocked: AtomicBool::new(false),
                 kept: Kept::new(),
+                answer: answer::Begun::new(),
             }
         }
     }
@@ -142,8 +145,8 @@ impl Direction {
         memories: &mut impl Memories,
         looks: &mut Looks<impl FnMut() -> bool>,
     ) -> Result<Step, Stop> {
-        let told = from.tell_of_reset(memories);
-        if let Some(interrupt_sender) = told.map_err(|broken| (End::Sender, broken))? {
+        let told = from.tell_of_reset(memories, looks);
+        if let Some(interrupt_sender) = told.map_err(of_sender)? {
             return Ok(Step::Moved {
                 interrupt_sender,
                 interrupt_receiver: false,
@@ -152,6 +155,9 @@ impl Direction {
         let Some(sender) = &from.transmit_ring() else {
             return Ok(Step::Idle);
         };
+        if let Some(first) = sender.to_give_back() {
+            return Ok(drop_frame((sender, first), memories, looks)?);
+        }
         match from.kind() {
             Kind::Network { offloads, .. } => {
                 self.move_frame(offloads, sender, to, memories, looks)
@@ -173,28 +179,33 @@ impl Direction {
     ) -> Result<Step, Stop> {
         let receiver = &to.receive_ring();
         let within = receiver.as_ref().filter(|it| sender.is_within_frame(it));
-        let (frame, receiver, buffer) = if let Some(receiver) = within {
-            (sender.head(), receiver, receiver.head())
-        } else {
-            let Some(frame) = sender.begun_or_next(memories).map_err(of_sender)? else {
-                return Ok(Step::Idle);
-            };
-            let Some(receiver) = receiver else {
-                return Ok(drop_frame(sender, frame, memories)?);
-            };
-            match self.room(sender, receiver, to, memories)? {
-                Room::Buffer(buffer) => (frame, receiver, buffer),
-                Room::None => return Ok(Step::Idle),
-                Room::Down => return Ok(drop_frame(sender, frame, memories)?),
-            }
+        let Some(frame) = next(sender, memories, looks)? else {
+            return Ok(Step::Idle);
         };
         let form = match offloads && to.takes_large_frames() {
             true => Form::Large,
             false => Form::Plain { offloads },
         };
-        let (source, target) = ((sender, frame), (receiver, buffer));
-        let moved = frame::copy(form, &self.kept, source, target, memories, looks)?;
-        Ok(finish(moved, source, receiver, to, memories)?)
+        let source = (sender, frame);
+        let mut frame = Frame::resume(form, &self.kept, source);
+        let target = if let Some(receiver) = within {
+            (receiver, receiver.head())
+        } else {
+            let Some(receiver) = receiver else {
+                return Ok(drop_frame(source, memories, looks)?);
+            };
+            if !frame.read(source, memories, looks)? {
+                return Ok(drop_frame(source, memories, looks)?);
+            }
+            frame.keep_if_stopped(looks.before_piece(), source)?;
+            match self.room(sender, receiver, to, memories)? {
+                Room::Buffer(buffer) => (receiver, buffer),
+                Room::None => return Ok(Step::Idle),
+                Room::Down => return Ok(drop_frame(source, memories, looks)?),
+            }
+        };
+        let moved = frame.copy(source, target, memories, looks)?;
+        Ok(finish(moved, source, (target.0, to), memories, looks)?)
     }
 
     fn move_packet(
@@ -210,48 +221,69 @@ impl Direction {
         };
         let receiver = &to.receive_ring();
         let within = receiver.as_ref().filter(|it| sender.is_within_frame(it));
-        let next = sender.begun_or_next(memories).map_err(of_sender)?;
-        let Some(first) = next else {
+        let Some(first) = next(sender, memories, looks)? else {
             return Ok(Step::Idle);
         };
-        let Some(packet) = Packet::open(&self.kept, (sender, first), memories, looks)? else {
-            return Ok(drop_frame(sender, first, memories)?);
-        };
-        let is_there = |it: &Ring<'_>| sender.taken() == 0 || sender.has_begun(it);
-        let is_there = receiver.as_ref().is_some_and(is_there);
-        match (packet.verdict(peer, is_there), receiver) {
-            (Verdict::Passed, Some(receiver)) => {
-                let buffer = match within {
-                    Some(_) => receiver.head(),
-                    None => match self.room(sender, receiver, to, memories)? {
-                        Room::Buffer(buffer) => buffer,
+        let source = (sender, first);
+        let mut packet = Packet::resume(&self.kept, source);
+        let target = if let Some(receiver) = within {
+            (receiver, receiver.head())
+        } else {
+            if !packet.read(source, memories, looks)? {
+                return Ok(drop_frame(source, memories, looks)?);
+            }
+            let is_there = |it: &Ring<'_>| sender.taken() == 0 || sender.has_begun(it);
+            let is_there = receiver.as_ref().is_some_and(is_there);
+            match (packet.verdict(peer, is_there), receiver) {
+                (Verdict::Passed, Some(receiver)) => {
+                    packet.keep_if_stopped(looks.before_piece(), source)?;
+                    match self.room(sender, receiver, to, memories)? {
+                        Room::Buffer(buffer) => (receiver, buffer),
                         Room::None => return Ok(Step::Idle),
                         // The next step finds no queue.
                         Room::Down => return Ok(NOTHING_YET),
-                    },
-                };
-                let (source, target) = ((sender, first), (receiver, buffer));
-                let kept = &self.kept;
-                let moved = packet::copy(own, packet, kept, source, target, memories, looks)?;
-                Ok(finish(moved, source, receiver, to, memories)?)
-            }
-            (Verdict::Answered, _) => {
-                drop(claim);
-                let given = answer::give(&packet, own, from, to, memories, looks);
-                if let Err(Stop::Interrupted) = given {
-                    packet.keep(&self.kept, (sender, first));
-                }
-                match given? {
-                    Answer::Given { interrupt } => {
-                        Ok(answered(interrupt, (sender, first), memories)?)
                     }
-                    Answer::Impossible => Ok(drop_frame(sender, first, memories)?),
-                    Answer::Claimed => Ok(Step::Claimed),
-                    Answer::Waiting if receiver.is_some() => Ok(Step::Idle),
-                    Answer::Waiting => Ok(self.wait_for_queue(to)),
                 }
+                (Verdict::Answered, _) => {
+                    drop(claim);
+                    let answered = self.answer(own, &packet, source, (from, to), memories, looks);
+                    return match answered? {
+                        None if receiver.is_some() => Ok(Step::Idle),
+                        None => Ok(self.wait_for_queue(to)),
+                        Some(step) => Ok(step),
+                    };
+                }
+                _ => return Ok(drop_frame(source, memories, looks)?),
             }
-            _ => Ok(drop_frame(sender, first, memories)?),
+        };
+        let packet = &mut packet;
+        let moved = packet::copy(own, packet, source, target, memories, looks)?;
+        Ok(finish(moved, source, (target.0, to), memories, looks)?)
+    }
+
+    /// Answers a packet that reaches no peer. `None`: the answer waits for a buffer.
+    fn answer(
+        &self,
+        own: u32,
+        packet: &Packet<'_>,
+        source: (&Ring<'_>, u16),
+        (from, to): (&Device, &Device),
+        memories: &mut impl Memories,
+        looks: &mut Looks<impl FnMut() -> bool>,
+    ) -> Result<Option<Step>, Stop> {
+        let begun = &self.answer;
+        let ends = (from, to);
+        match answer::give(packet, own, source, begun, ends, memories, looks)? {
+            Answer::Given { interrupt } => {
+                let wanted = give_back(source, memories, looks)?;
+                Ok(Some(Step::Moved {
+                    interrupt_sender: interrupt || wanted,
+                    interrupt_receiver: false,
+                }))
+            }
+            Answer::Impossible => Ok(Some(drop_frame(source, memories, looks)?)),
+            Answer::Claimed => Ok(Some(Step::Claimed)),
+            Answer::Waiting => Ok(None),
         }
     }
 
@@ -322,27 +354,26 @@ fn of_receiver(broken: Broken) -> Fault {
     (End::Receiver, broken)
 }
 
-/// A packet was answered, and is given back. `interrupt`: the driver wants one for the answer.
-fn answered(
-    interrupt: bool,
-    (sender, first): (&Ring<'_>, u16),
-    memories: &mut impl Memories,
-) -> Result<Step, Fault> {
-    sender.begin_anew();
-    let wanted = sender.give_back(first, 0, memories).map_err(of_sender)?;
-    Ok(Step::Moved {
-        interrupt_sender: interrupt || wanted,
-        interrupt_receiver: false,
-    })
+/// The first descriptor of the sender's buffer in which the last step has stopped, or of the next one.
+fn next(
+    sender: &Ring<'_>,
+    memories: &impl Memories,
+    looks: &mut Looks<impl FnMut() -> bool>,
+) -> Result<Option<u16>, Stop> {
+    if let Some(first) = sender.begun() {
+        return Ok(Some(first));
+    }
+    looks.before_piece()?;
+    Ok(sender.next(memories).map_err(of_sender)?)
 }
 
 /// What was moved of a frame is the receiver's; the frame is given back when all of it was.
 fn finish(
     moved: Moved,
     (sender, frame): (&Ring<'_>, u16),
-    receiver: &Ring<'_>,
-    to: &Device,
+    (receiver, to): (&Ring<'_>, &Device),
     memories: &mut impl Memories,
+    looks: &mut Looks<impl FnMut() -> bool>,
 ) -> Result<Step, Fault> {
     let interrupt_receiver = match moved.buffers {
         0 => false,
@@ -355,13 +386,11 @@ fn finish(
             interrupt_receiver,
         });
     }
-    sender.begin_anew();
-    let interrupt_sender = sender.give_back(frame, 0, memories).map_err(|broken| {
+    let interrupt_sender = give_back((sender, frame), memories, looks).inspect_err(|_| {
         // The receiver has the frame, and is to know of it: its line is published with the news of the link.
         if interrupt_receiver {
             let _ = to.raise();
         }
-        of_sender(broken)
     })?;
     Ok(match moved.is_refused {
         true => Step::Refused { interrupt_sender },
@@ -373,11 +402,28 @@ fn finish(
 }
 
 /// Drops a frame, as a cable of which the other end is unplugged.
-fn drop_frame(sender: &Ring<'_>, frame: u16, memories: &mut impl Memories) -> Result<Step, Fault> {
-    sender.begin_anew();
-    let given_back = sender.give_back(frame, 0, memories);
+fn drop_frame(
+    source: (&Ring<'_>, u16),
+    memories: &mut impl Memories,
+    looks: &mut Looks<impl FnMut() -> bool>,
+) -> Result<Step, Fault> {
     Ok(Step::Moved {
-        interrupt_sender: given_back.map_err(|broken| (End::Sender, broken))?,
+        interrupt_sender: give_back(source, memories, looks)?,
         interrupt_receiver: false,
     })
+}
+
+/// Gives a frame back of which nothing is left to move, unless the core is interrupted before that: then the next step does it. Returns whether the driver wants an
+/// interrupt for it.
+fn give_back(
+    (sender, frame): (&Ring<'_>, u16),
+    memories: &mut impl Memories,
+    looks: &mut Looks<impl FnMut() -> bool>,
+) -> Result<bool, Fault> {
+    sender.begin_anew();
+    if looks.before_piece().is_err() {
+        sender.give_back_later(frame);
+        return Ok(false);
+    }
+    sender.give_back(frame, 0, memories).map_err(of_sender)
 }

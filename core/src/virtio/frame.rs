@@ -5,7 +5,7 @@
 use super::cursor::{self, Cursor};
 use super::fault::Fault;
 use super::header::{self, Form, HEADER, Verdict};
-use super::kept::Kept;
+use super::kept::{Kept, Source};
 use super::looks::{Looks, Stop};
 use super::memory::{End, Memories};
 use super::moved::Moved;
@@ -14,70 +14,109 @@ use super::queue::{Broken, Ring};
 /// In `in_buffer`, beside the bytes of the first buffer's header that are done: all buffers are full, and their number is written there.
 const ENDS: u32 = 1 << 31;
 
-/// Moves a frame, or the rest of it where the last call has ended. `frame`: the first descriptor of the sender's buffer, `buffer`:
-/// that of the receiver's next one. The call moves a part only if `looks` says that the caller has something else to do, or if the
-/// receiver has no buffer for the rest. A frame is dropped if it is shorter than a
-/// header, if it is larger than [`Form::most_bytes`], or if the receiver's buffers have no room for it.
-pub(super) fn copy(
+/// A frame that is moved.
+pub(super) struct Frame<'a> {
     form: Form,
-    kept: &Kept,
-    (sender, frame): (&Ring<'_>, u16),
-    (receiver, buffer): (&Ring<'_>, u16),
-    memories: &mut impl Memories,
-    looks: &mut Looks<impl FnMut() -> bool>,
-) -> Result<Moved, Stop> {
-    let taken = sender.taken();
-    if taken > 0 && taken != receiver.taken() {
-        // The receiver's card was reset since the frame's beginning was moved.
-        return Ok(Moved::DROPPED);
+    source: Source<'a, { HEADER as usize }>,
+}
+
+impl<'a> Frame<'a> {
+    /// The sender's buffer with this first descriptor, where the last step has stopped, or its beginning.
+    #[inline(always)]
+    pub fn resume(form: Form, kept: &'a Kept, buffer: (&'a Ring<'a>, u16)) -> Self {
+        Self {
+            form,
+            source: kept.resume(buffer),
+        }
     }
-    let mut source = kept.resume((sender, frame));
-    let mut rest = Rest {
-        receiver,
-        has_buffer: true,
-        buffer,
-        target: match sender.is_within_frame(receiver) {
-            true => Cursor::resume(End::Receiver, receiver),
-            false => Cursor::new(End::Receiver, receiver, buffer),
-        },
-        taken,
-        filled: receiver.filled(),
-        in_buffer: receiver.bytes_in_buffer(),
-    };
-    let is_in_header = taken == 0 || rest.filled == 0 && rest.in_buffer < HEADER;
-    if is_in_header {
-        let target = (&mut rest.target, &mut rest.in_buffer);
-        match header::pass(form, &mut source, target, memories, looks) {
-            Ok(Verdict::Passed) => rest.taken = HEADER,
+
+    /// Reads the header, or the rest of it. Returns whether the buffer has all of it.
+    #[inline(always)]
+    pub fn read(
+        &mut self,
+        buffer: (&Ring<'_>, u16),
+        memories: &impl Memories,
+        looks: &mut Looks<impl FnMut() -> bool>,
+    ) -> Result<bool, Stop> {
+        let is_whole = match self.form {
+            // It says nothing, since the sender has accepted nothing.
+            Form::Plain { offloads: false } => self.source.skip(memories, looks),
+            _ => self.source.read(memories, looks),
+        };
+        self.keep_if_stopped(is_whole, buffer)
+    }
+
+    /// If the step has stopped before anything was moved, a later one goes on with the frame.
+    #[inline(always)]
+    pub fn keep_if_stopped<R>(
+        &self,
+        result: Result<R, Stop>,
+        buffer: (&Ring<'_>, u16),
+    ) -> Result<R, Stop> {
+        if let Err(Stop::Interrupted) = result {
+            self.source.keep(buffer);
+        }
+        result
+    }
+
+    /// Moves the frame, or the rest of it where the last call has ended, once its header has been read. `frame`: the first descriptor of the
+    /// sender's buffer, `buffer`: that of the receiver's next one. The call moves a part only if `looks` says that the caller has something
+    /// else to do, or if the receiver has no buffer for the rest. A frame is dropped if it is larger than [`Form::most_bytes`], or if the
+    /// receiver's buffers have no room for it.
+    pub fn copy(
+        &mut self,
+        (sender, frame): (&Ring<'_>, u16),
+        (receiver, buffer): (&Ring<'_>, u16),
+        memories: &mut impl Memories,
+        looks: &mut Looks<impl FnMut() -> bool>,
+    ) -> Result<Moved, Stop> {
+        let taken = sender.taken();
+        if taken > 0 && taken != receiver.taken() {
+            // The receiver's card was reset since the frame's beginning was moved.
+            return Ok(Moved::DROPPED);
+        }
+        let Self { form, source } = self;
+        let mut rest = Rest {
+            receiver,
+            has_buffer: true,
+            buffer,
+            target: match sender.is_within_frame(receiver) {
+                true => Cursor::resume(End::Receiver, receiver),
+                false => Cursor::new(End::Receiver, receiver, buffer),
+            },
+            taken: taken.max(HEADER),
+            filled: receiver.filled(),
+            in_buffer: receiver.bytes_in_buffer(),
+        };
+        let passed = match rest.filled == 0 && rest.in_buffer < HEADER {
+            true => {
+                let target = (&mut rest.target, &mut rest.in_buffer);
+                header::pass(*form, source, target, memories, looks)
+            }
+            false => Ok(Verdict::Passed),
+        };
+        match passed {
+            Ok(Verdict::Passed) => {}
             Ok(Verdict::Dropped) => return Ok(Moved::DROPPED),
             Ok(Verdict::Refused) => return Ok(Moved::REFUSED),
             Err(Stop::Interrupted) => {
-                kept.keep(&source, (sender, frame));
-                if source.read < HEADER {
-                    return Err(Stop::Interrupted);
-                }
-                rest.taken = HEADER;
+                source.keep((sender, frame));
                 return Ok(rest.leave());
             }
             Err(fault) => return Err(fault),
         }
-    }
-    // Before it stops, each call moves something, opens a further buffer, goes through some parts, or ends the frame.
-    let mut has_done = is_in_header;
-    loop {
-        if has_done && looks.stops() {
-            break;
+        // At most 2 times: a piece of work; then it looks.
+        loop {
+            match rest.go_on(*form, &mut source.cursor, memories, looks) {
+                Ok(None) if rest.has_buffer => {}
+                Ok(None) | Err(Stop::Interrupted) => break,
+                Ok(Some(moved)) => return Ok(moved),
+                Err(fault) => return Err(fault),
+            }
         }
-        has_done = true;
-        match rest.go_on(form, &mut source.cursor, memories, looks) {
-            Ok(None) if rest.has_buffer => {}
-            Ok(None) | Err(Stop::Interrupted) => break,
-            Ok(Some(moved)) => return Ok(moved),
-            Err(fault) => return Err(fault),
-        }
+        source.keep((sender, frame));
+        Ok(rest.leave())
     }
-    source.cursor.suspend((sender, frame));
-    Ok(rest.leave())
 }
 
 /// What is left of a frame, and where it goes.
@@ -96,7 +135,7 @@ struct Rest<'a> {
 }
 
 impl Rest<'_> {
-    /// Copies a stretch, opens a further buffer before it if need be, or ends the frame. Returns what was moved if it has ended.
+    /// Copies bytes, opens a further buffer before that if need be, or ends the frame. Returns what was moved when it has ended.
     fn go_on(
         &mut self,
         form: Form,
@@ -108,7 +147,8 @@ impl Rest<'_> {
             return self.write_number(memories, looks).map(Some);
         }
         if source.here(memories, looks)? == 0 {
-            return self.finish(memories, looks).map(Some);
+            looks.before_piece()?;
+            return Ok(self.finish(memories)?);
         }
         let left = form.most_bytes().saturating_sub(self.taken);
         if left == 0 {
@@ -118,6 +158,7 @@ impl Rest<'_> {
             if form != Form::Large {
                 return Ok(Some(Moved::DROPPED));
             }
+            looks.before_piece()?;
             self.put(memories)?;
             (self.filled, self.in_buffer) = (self.filled + 1, 0);
             let next = self.receiver.nth(self.filled, memories);
@@ -128,7 +169,7 @@ impl Rest<'_> {
             self.buffer = next;
             self.target = Cursor::new(End::Receiver, self.receiver, next);
         }
-        let bytes = cursor::copy_stretch(source, &mut self.target, left, memories, looks)?;
+        let bytes = cursor::copy(source, &mut self.target, left, memories, looks)?;
         self.taken += bytes;
         self.in_buffer += bytes;
         Ok(None)
@@ -155,28 +196,25 @@ impl Rest<'_> {
         }
     }
 
-    /// All bytes have been moved.
-    fn finish(
-        &mut self,
-        memories: &mut impl Memories,
-        looks: &mut Looks<impl FnMut() -> bool>,
-    ) -> Result<Moved, Stop> {
+    /// All bytes have been moved. Returns what was moved, unless the number of buffers is to be written.
+    fn finish(&mut self, memories: &mut impl Memories) -> Result<Option<Moved>, Fault> {
         self.put(memories)?;
         if self.filled == 0 {
-            return Ok(Moved {
+            return Ok(Some(Moved {
                 buffers: 1,
                 ..Moved::DROPPED
-            });
+            }));
         }
         // It is there: the frame's beginning was written to it.
         let first = self.receiver.nth(0, memories).ok().flatten();
         self.buffer = first.ok_or((End::Receiver, Broken))?;
         self.target = Cursor::new(End::Receiver, self.receiver, self.buffer);
         self.in_buffer = ENDS;
-        self.write_number(memories, looks)
+        Ok(None)
     }
 
     /// Writes to the first buffer how many they are, and ends the frame.
+    #[inline(never)]
     fn write_number(
         &mut self,
         memories: &mut impl Memories,
@@ -187,6 +225,7 @@ impl Rest<'_> {
         let written = header::write_number_of_buffers(header, &mut done, buffers, memories, looks);
         self.in_buffer = ENDS | done;
         written?;
+        looks.before_piece()?;
         Ok(Moved {
             buffers,
             ..Moved::DROPPED

@@ -52,31 +52,24 @@ impl Form {
 pub(super) enum Verdict {
     /// Its header has been passed on.
     Passed,
-    /// The frame is dropped: it is shorter than a header, its header is one that no card may pass on, or the receiver's buffer has no room
-    /// for the header.
+    /// The frame is dropped: its header is one that no card may pass on, or the receiver's buffer has no room for the header.
     Dropped,
     /// It needs what the receiver has not accepted.
     Refused,
 }
 
-/// Passes the header, or what is left of it, from the beginning of one buffer to that of another. `written`: its bytes that the other
-/// one has.
+/// Passes the header, which has been read, or what is left of it, to the beginning of another buffer. `written`: its bytes that this one has.
 pub(super) fn pass(
     form: Form,
-    source: &mut Source<'_, { HEADER as usize }>,
+    source: &Source<'_, { HEADER as usize }>,
     (target, written): (&mut Cursor<'_>, &mut u32),
     memories: &mut impl Memories,
     looks: &mut Looks<impl FnMut() -> bool>,
 ) -> Result<Verdict, Stop> {
-    let is_frame = match form {
-        // It says nothing, since the sender has accepted nothing.
-        Form::Plain { offloads: false } => source.skip(memories, looks)?,
-        _ => source.read(memories, looks)?,
+    let mut header = match form {
+        Form::Plain { offloads: false } => PLAIN,
+        _ => source.header(),
     };
-    if !is_frame {
-        return Ok(Verdict::Dropped);
-    }
-    let mut header = source.header;
     let needs_offloads = header[FLAGS] & NEEDS_CHECKSUM != 0 || header[SEGMENTATION] != 0;
     match form {
         Form::Plain { .. } if needs_offloads => return Ok(Verdict::Refused),
@@ -90,7 +83,7 @@ pub(super) fn pass(
         }
     }
     match (target.write(&header, written, memories, looks)?, form) {
-        (true, _) => Ok(Verdict::Passed),
+        (true, _) => looks.look().map(|()| Verdict::Passed),
         (false, Form::Plain { .. }) => Ok(Verdict::Dropped),
         // The device never uses such a buffer, so every later frame would be dropped, too.
         (false, Form::Large) => Err((End::Receiver, Broken).into()),

@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Looks for interrupts on the way through the parts of buffers, of which a driver may make many.
+//! Looks for interrupts between the pieces of work of a step.
 
 use super::fault::Fault;
-
-/// Parts between two looks: as many as a usual header and the buffer that it goes to have, so a usual frame costs no look.
-const MOST_PARTS: u32 = 3;
 
 /// Why a walk through a buffer has stopped.
 pub(super) enum Stop {
@@ -22,33 +19,43 @@ impl From<Fault> for Stop {
 
 /// What tells a step that the core has something else to do.
 ///
-/// A step goes through a stretch, or through [`MOST_PARTS`] parts, before it looks for the first time, and keeps the place where it stops. So it moves something however often the
-/// core is interrupted, and whatever parts the buffers have. An answer alone is begun anew: see [`answer`](super::answer).
+/// A step consists of pieces of work: it reads a descriptor, copies a stretch, or gives a buffer back. It looks before each piece but the first, and keeps the place
+/// where it stops. So it gets on however often the core is interrupted, and whatever parts the buffers have.
 pub(super) struct Looks<P> {
     pause: P,
-    /// Parts since the last look; with as many as may be, the core looks before each further one.
-    parts: u32,
+    /// Whether a piece of work was done.
+    has_done: bool,
 }
 
 impl<P: FnMut() -> bool> Looks<P> {
     /// A step begins.
     pub const fn new(pause: P) -> Self {
-        Self { pause, parts: 0 }
+        Self {
+            pause,
+            has_done: false,
+        }
     }
 
-    /// Looks, between two stretches. Returns whether the step is to stop.
+    /// Looks within a piece of work, if there was a piece before it.
+    #[inline(always)]
+    pub fn look(&mut self) -> Result<(), Stop> {
+        match self.has_done && (self.pause)() {
+            true => Err(Stop::Interrupted),
+            false => Ok(()),
+        }
+    }
+
+    /// Looks within a piece of work of which a part is done.
+    #[inline(always)]
     pub fn stops(&mut self) -> bool {
-        self.parts = 0;
         (self.pause)()
     }
 
-    /// A further part comes, and the core looks before it if there were enough.
-    pub fn before_part(&mut self) -> Result<(), Stop> {
-        if self.parts < MOST_PARTS {
-            self.parts += 1;
-        } else if (self.pause)() {
-            return Err(Stop::Interrupted);
-        }
+    /// A piece of work comes. The caller has kept, or keeps if this stops it, what was done before.
+    #[inline(always)]
+    pub fn before_piece(&mut self) -> Result<(), Stop> {
+        self.look()?;
+        self.has_done = true;
         Ok(())
     }
 }

@@ -3,6 +3,9 @@
 
 use spumone_config::GuestAddr;
 
+/// Most bytes that are copied between two looks for interrupts.
+pub const STRETCH: u32 = 512;
+
 /// One of the two guests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
@@ -27,10 +30,17 @@ pub trait Memories {
     fn read(&self, at: GuestAddr, into: &mut [u8]) -> Option<()>;
     /// Writes bytes.
     fn write(&mut self, end: End, at: GuestAddr, bytes: &[u8]) -> Option<()>;
-    /// Copies `bytes` bytes from the sender to the receiver.
+    /// Copies `bytes` bytes from the sender to the receiver, or fewer if `stops` says so, which is asked after each stretch of
+    /// [`STRETCH`] bytes. Returns how many.
     ///
     /// # Errors
     ///
     /// Not all of these bytes are in the memory of this end; [`End::Sender`] also if that holds for both ends.
-    fn copy(&mut self, from: GuestAddr, to: GuestAddr, bytes: u32) -> Result<(), End>;
+    fn copy(
+        &mut self,
+        from: GuestAddr,
+        to: GuestAddr,
+        bytes: u32,
+        stops: impl FnMut() -> bool,
+    ) -> Result<u32, End>;
 }

@@ -44,7 +44,7 @@ mod turn;
 pub use device::{Device, Effect};
 pub use direction::{Direction, Step};
 pub use kind::Kind;
-pub use memory::{End, Memories};
+pub use memory::{End, Memories, STRETCH};
 pub use precedence::Precedence;
 pub use registers::FRAME_SIZE;
 pub use turn::Turn;

@@ -5,6 +5,7 @@
 //! the payload.
 
 use super::cursor::{self, Cursor};
+use super::fault::Fault;
 use super::kept::{Kept, Source};
 use super::looks::{Looks, Stop};
 use super::memory::{End, Memories};
@@ -35,7 +36,9 @@ const MAX_PACKET: u32 = HEADER + 65_536;
 /// In the receiver's `bytes_in_buffer`, above the bytes of the packet: one more than the bytes of the header that have been written, once
 /// the payload has.
 const WRITTEN: u32 = 24;
-const _: () = assert!(MAX_PACKET < 1 << WRITTEN && HEADER < u32::MAX >> WRITTEN);
+/// There, the element of the used ring has been written, too.
+const HAS_ELEMENT: u32 = HEADER + 2;
+const _: () = assert!(MAX_PACKET < 1 << WRITTEN && HAS_ELEMENT <= u32::MAX >> WRITTEN);
 
 /// A packet of which the header has been read.
 pub(super) struct Packet<'a>(Source<'a, { HEADER as usize }>);
@@ -53,32 +56,50 @@ pub(super) enum Verdict {
 }
 
 impl<'a> Packet<'a> {
-    /// Reads the header, or the rest of it, from the sender's buffer with this first descriptor. `None`: the buffer is shorter.
-    pub fn open(
-        kept: &Kept,
-        buffer: (&'a Ring<'a>, u16),
+    /// The sender's buffer with this first descriptor, where the last step has stopped.
+    #[inline(always)]
+    pub fn resume(kept: &'a Kept, buffer: (&'a Ring<'a>, u16)) -> Self {
+        Self(kept.resume(buffer))
+    }
+
+    /// Reads the header, or the rest of it. Returns whether the buffer has all of it.
+    #[inline(always)]
+    pub fn read(
+        &mut self,
+        buffer: (&Ring<'_>, u16),
         memories: &impl Memories,
         looks: &mut Looks<impl FnMut() -> bool>,
-    ) -> Result<Option<Self>, Stop> {
-        let mut packet = Self(kept.resume(buffer));
-        let is_whole = packet.0.read(memories, looks);
-        if let Err(Stop::Interrupted) = is_whole {
-            packet.keep(kept, buffer);
+    ) -> Result<bool, Stop> {
+        let is_whole = self.0.read(memories, looks);
+        self.keep_if_stopped(is_whole, buffer)
+    }
+
+    /// If the step has stopped, a later one goes on with the packet.
+    #[inline(always)]
+    pub fn keep_if_stopped<R>(
+        &self,
+        result: Result<R, Stop>,
+        buffer: (&Ring<'_>, u16),
+    ) -> Result<R, Stop> {
+        if let Err(Stop::Interrupted) = result {
+            self.0.keep(buffer);
         }
-        Ok(is_whole?.then_some(packet))
+        result
     }
 
     /// A later step goes on with the packet.
-    pub fn keep(&self, kept: &Kept, buffer: (&Ring<'_>, u16)) {
-        kept.keep(&self.0, buffer);
+    pub fn keep(&self, buffer: (&Ring<'_>, u16)) {
+        self.0.keep(buffer);
     }
 
     fn word(&self, at: usize) -> u32 {
-        u32::from_le_bytes([0, 1, 2, 3].map(|byte| self.0.header[at + byte]))
+        self.0.word(at)
     }
 
-    fn half(&self, at: usize) -> [u8; 2] {
-        [self.0.header[at], self.0.header[at + 1]]
+    /// The type, and the operation.
+    fn halves(&self) -> ([u8; 2], [u8; 2]) {
+        let [a, b, c, d] = self.word(TYPE).to_le_bytes();
+        ([a, b], [c, d])
     }
 
     /// Bytes of the packet, as it says.
@@ -98,7 +119,7 @@ impl<'a> Packet<'a> {
         if self.bytes() > MAX_PACKET || self.word(TARGET + 4) != 0 {
             return Verdict::Dropped;
         }
-        let operation = self.half(OPERATION);
+        let (_, operation) = self.halves();
         match self.word(TARGET) == peer {
             true if is_peer_there => Verdict::Passed,
             true if operation == REQUEST => Verdict::Answered,
@@ -118,7 +139,7 @@ impl<'a> Packet<'a> {
         ] {
             answer[at..at + 4].copy_from_slice(&word.to_le_bytes());
         }
-        answer[TYPE..TYPE + 2].copy_from_slice(&self.half(TYPE));
+        answer[TYPE..TYPE + 2].copy_from_slice(&self.halves().0);
         answer[OPERATION..OPERATION + 2].copy_from_slice(&RESET);
         answer
     }
@@ -130,8 +151,7 @@ impl<'a> Packet<'a> {
 /// header says.
 pub(super) fn copy<'a>(
     own: u32,
-    mut packet: Packet<'a>,
-    kept: &Kept,
+    packet: &mut Packet<'a>,
     (sender, first): (&'a Ring<'a>, u16),
     (receiver, buffer): (&Ring<'_>, u16),
     memories: &mut impl Memories,
@@ -154,25 +174,29 @@ pub(super) fn copy<'a>(
         written: bytes >> WRITTEN,
     };
     let filled = match part.written {
-        0 => part.fill(&mut packet, before, memories, looks),
+        0 if packet.bytes() > HEADER => part.fill(packet, memories, looks),
+        0 => {
+            part.begins_header(HEADER);
+            Ok(true)
+        }
         _ => Ok(true),
     };
     let ended = match filled {
         Ok(false) => return Ok(Moved::DROPPED),
-        Ok(true) => part.end(own, &packet, memories, looks),
+        Ok(true) => part.end(own, packet, memories, looks),
         Err(stop) => Err(stop),
     };
     match ended {
         Ok(()) => {}
         Err(Stop::Interrupted) => {
-            packet.keep(kept, (sender, first));
+            packet.0.keep((sender, first));
             return Ok(part.leave());
         }
         Err(fault) => return Err(fault),
     }
     let has_more = part.taken < packet.bytes();
     if has_more {
-        packet.keep(kept, (sender, first));
+        packet.0.keep((sender, first));
         receiver.close();
         receiver.set_filled(0, 0);
         receiver.set_taken(part.taken);
@@ -182,6 +206,14 @@ pub(super) fn copy<'a>(
         taken: if has_more { part.taken } else { 0 },
         ..Moved::DROPPED
     })
+}
+
+/// An answer has used the element of the used ring that was meant for a part of a packet. The next step writes another one.
+pub(super) fn forget_element(receiver: &Ring<'_>) {
+    let bytes = receiver.bytes_in_buffer();
+    if bytes >> WRITTEN == HAS_ELEMENT {
+        receiver.set_filled(0, bytes - (1 << WRITTEN));
+    }
 }
 
 /// What of a packet goes to the receiver's present buffer.
@@ -198,31 +230,25 @@ struct Part<'a> {
 }
 
 impl Part<'_> {
-    /// Moves payload until the buffer is full, or the packet ends. Returns whether the packet has as many bytes as it says. `before`: bytes
-    /// that were moved before this call.
+    /// Moves payload until the buffer is full, or the packet ends. Returns whether the packet has as many bytes as it says.
     fn fill(
         &mut self,
         packet: &mut Packet<'_>,
-        before: u32,
         memories: &mut impl Memories,
         looks: &mut Looks<impl FnMut() -> bool>,
     ) -> Result<bool, Stop> {
         let all = packet.bytes();
         let room = &mut self.in_buffer;
-        if !self.target.skip(HEADER, room, memories, looks)? {
+        if *room < HEADER && !self.target.skip(HEADER, room, memories, looks)? {
             return Err((End::Receiver, Broken).into());
         }
-        // At most once in all: then it asks whether to pause.
+        // At most 2 times: a piece of work; then it looks.
         loop {
-            // Each call moves something, goes through some parts, or ends a packet.
-            if self.taken > before && looks.stops() {
-                return Err(Stop::Interrupted);
-            }
             if self.taken == all || self.target.here(memories, looks)? == 0 {
                 break;
             }
             let (from, to) = (&mut packet.0.cursor, &mut self.target);
-            let here = cursor::copy_stretch(from, to, all - self.taken, memories, looks)?;
+            let here = cursor::copy(from, to, all - self.taken, memories, looks)?;
             if here == 0 {
                 return Ok(false);
             }
@@ -234,11 +260,16 @@ impl Part<'_> {
             return Err((End::Receiver, Broken).into());
         }
         self.target = Cursor::new(End::Receiver, self.receiver, self.buffer);
-        self.written = 1;
+        self.begins_header(self.in_buffer);
         Ok(true)
     }
 
-    /// Writes the header before the payload, and the element of the used ring.
+    /// The buffer has so many bytes, and its header comes next.
+    fn begins_header(&mut self, in_buffer: u32) {
+        (self.in_buffer, self.written) = (in_buffer, 1);
+    }
+
+    /// Writes the header before the payload, and the element of the used ring. Publishing it is the next piece of work.
     fn end(
         &mut self,
         own: u32,
@@ -246,12 +277,41 @@ impl Part<'_> {
         memories: &mut impl Memories,
         looks: &mut Looks<impl FnMut() -> bool>,
     ) -> Result<(), Stop> {
+        if self.written <= HEADER {
+            looks.look()?;
+            self.write_header(own, packet, memories, looks)?;
+        }
+        if self.written != HAS_ELEMENT {
+            looks.before_piece()?;
+            self.put(memories)?;
+        }
+        looks.before_piece()?;
+        self.receiver.set_head_next(false);
+        Ok(())
+    }
+
+    /// Writes the element of the used ring.
+    fn put(&mut self, memories: &mut impl Memories) -> Result<(), Fault> {
+        let element = [self.buffer.into(), self.in_buffer];
+        let put = self.receiver.put(0, element, memories);
+        put.map_err(|broken| (End::Receiver, broken))?;
+        self.written = HAS_ELEMENT;
+        Ok(())
+    }
+
+    fn write_header(
+        &mut self,
+        own: u32,
+        packet: &Packet<'_>,
+        memories: &mut impl Memories,
+        looks: &mut Looks<impl FnMut() -> bool>,
+    ) -> Result<(), Stop> {
         let has_more = self.taken < packet.bytes();
-        let flags = match has_more && packet.half(TYPE) == SEQPACKET {
+        let flags = match has_more && packet.halves().0 == SEQPACKET {
             true => packet.word(FLAGS) & !MESSAGE_ENDS,
             false => packet.word(FLAGS),
         };
-        let mut header = packet.0.header;
+        let mut header = packet.0.header();
         let bytes = self.in_buffer - HEADER;
         header[SOURCE..SOURCE + 8].copy_from_slice(&u64::from(own).to_le_bytes());
         header[BYTES..BYTES + 4].copy_from_slice(&bytes.to_le_bytes());
@@ -259,12 +319,10 @@ impl Part<'_> {
         let mut done = self.written - 1;
         let written = self.target.write(&header, &mut done, memories, looks);
         self.written = done + 1;
-        written?;
-        let element = [self.buffer.into(), self.in_buffer];
-        let put = self.receiver.put(0, element, memories);
-        put.map_err(|broken| (End::Receiver, broken))?;
-        self.receiver.set_head_next(false);
-        Ok(())
+        match written? {
+            true => Ok(()),
+            false => Err((End::Receiver, Broken).into()),
+        }
     }
 
     /// Leaves the rest for a later call.

@@ -27,8 +27,11 @@ const NO_INTERRUPT: u16 = 1 << 0;
 /// `VIRTQ_USED_F_NO_NOTIFY`: the device wants no notification.
 const NO_NOTIFY: u16 = 1 << 0;
 
-/// In `rest`, beside the number of descriptors that may follow: the present part is the last one.
+/// In a place's `rest`, beside the number of descriptors that may follow: the present part is the last one.
 const ENDED: u16 = 1 << 15;
+
+/// In a transmit queue's `taken`: all of the buffer has been moved, and the next step gives it back. No frame or packet has so many bytes.
+const MOVED: u32 = u32::MAX;
 
 /// The driver has broken the rules: its device must be reset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,22 +48,20 @@ pub(super) struct Queue {
     pub descriptors: AtomicU64,
     pub available: AtomicU64,
     pub used: AtomicU64,
-    /// The next entry of the available ring to look at, and of the used ring to write. Only the core that moves frames
-    /// changes them, and a reset.
+    /// The next entry of the available ring to look at, and of the used ring to write, of which the lowest 16 bits count. Only the core that moves
+    /// frames changes them, and a reset.
     next_available: AtomicU16,
-    next_used: AtomicU16,
+    next_used: AtomicU64,
     /// Of a frame or packet that is moved in several steps, its bytes that have been moved, at both ends; zero: the next step begins
     /// one. Changed like the indices, as are the fields below.
     taken: AtomicU32,
     /// At the receiver, the buffers of the frame that are full, and the bytes in the next one (`bytes_in_buffer`); at the sender, the bytes
-    /// of the header that have been read. At both ends, if the walk through a buffer goes on (`is_open`), where: its first descriptor
-    /// (`head`), the address (`place`), and in `rest` the bytes that are left of the part, the next descriptor, and how many descriptors
-    /// may follow.
+    /// of the header that have been read, and in `filled` whether an answer was begun. At both ends, if the walk through a buffer goes on
+    /// (`is_open`), where: its first descriptor (`head`), and the `place` in it.
     filled: AtomicU16,
     head: AtomicU16,
     bytes_in_buffer: AtomicU32,
-    place: AtomicU64,
-    rest: AtomicU64,
+    place: Place,
     is_open: AtomicBool,
     /// At the receiver of packets: an answer has used the buffer behind that of `head`, which has a part of a packet. So `head` stands
     /// for the next entry of the available ring.
@@ -77,13 +78,12 @@ impl Queue {
                 available: AtomicU64::new(0),
                 used: AtomicU64::new(0),
                 next_available: AtomicU16::new(0),
-                next_used: AtomicU16::new(0),
+                next_used: AtomicU64::new(0),
                 taken: AtomicU32::new(0),
                 filled: AtomicU16::new(0),
                 head: AtomicU16::new(0),
                 bytes_in_buffer: AtomicU32::new(0),
-                place: AtomicU64::new(0),
-                rest: AtomicU64::new(0),
+                place: Place::new(),
                 is_open: AtomicBool::new(false),
                 is_head_next: AtomicBool::new(false),
             }
@@ -95,13 +95,7 @@ impl Queue {
         for flag in [&self.ready, &self.is_open, &self.is_head_next] {
             flag.store(false, Ordering::Relaxed);
         }
-        let short = [
-            &self.size,
-            &self.next_available,
-            &self.next_used,
-            &self.filled,
-            &self.head,
-        ];
+        let short = [&self.size, &self.next_available, &self.filled, &self.head];
         for register in short {
             register.store(0, Ordering::Relaxed);
         }
@@ -112,8 +106,9 @@ impl Queue {
             &self.descriptors,
             &self.available,
             &self.used,
-            &self.place,
-            &self.rest,
+            &self.next_used,
+            &self.place.at,
+            &self.place.rest,
         ];
         for register in long {
             register.store(0, Ordering::Relaxed);
@@ -133,6 +128,49 @@ impl Queue {
             available: self.available.load(Ordering::Relaxed),
             used: self.used.load(Ordering::Relaxed),
         })
+    }
+}
+
+/// Where a walk through a buffer goes on in a later step.
+#[derive(Debug)]
+pub(super) struct Place {
+    /// The address in the present part.
+    at: AtomicU64,
+    /// The bytes that are left of that part, the next descriptor, and how many descriptors may follow.
+    rest: AtomicU64,
+}
+
+impl Place {
+    constructor! {
+        pub fn new() -> Self {
+            Self {
+                at: AtomicU64::new(0),
+                rest: AtomicU64::new(0),
+            }
+        }
+    }
+
+    /// The buffer of this ring, with the present part's address and bytes.
+    pub fn resume<'a>(&self, ring: &'a Ring<'a>, is_written: bool) -> (Buffer<'a>, u64, u32) {
+        let at = self.at.load(Ordering::Relaxed);
+        let rest = self.rest.load(Ordering::Relaxed);
+        let (next, left) = ((rest >> 32) as u16, (rest >> 48) as u16);
+        let buffer = Buffer {
+            ring,
+            next: (left & ENDED == 0).then_some(next),
+            left: left & !ENDED,
+            is_written,
+        };
+        (buffer, at, rest as u32)
+    }
+
+    /// The walk goes on here, in a part of which so many bytes are left.
+    pub fn keep(&self, buffer: &Buffer<'_>, at: u64, bytes: u32) {
+        let (next, ended) = buffer.next.map_or((0, ENDED), |next| (next, 0));
+        let left = buffer.left | ended;
+        let rest = u64::from(bytes) | u64::from(next) << 32 | u64::from(left) << 48;
+        self.at.store(at, Ordering::Relaxed);
+        self.rest.store(rest, Ordering::Relaxed);
     }
 }
 
@@ -167,12 +205,9 @@ impl Ring<'_> {
         }
     }
 
-    /// The first descriptor of the buffer in which the last step has stopped; else the same as [`next`](Self::next).
-    pub fn begun_or_next(&self, memories: &impl Memories) -> Result<Option<u16>, Broken> {
-        match self.is_open() {
-            true => Ok(Some(self.head())),
-            false => self.next(memories),
-        }
+    /// The first descriptor of the buffer in which the last step has stopped; `None`: it has stopped in none.
+    pub fn begun(&self) -> Option<u16> {
+        self.is_open().then(|| self.head())
     }
 
     /// The buffer behind those that are full of the present frame, for its next bytes.
@@ -223,7 +258,7 @@ impl Ring<'_> {
         element: [u32; 2],
         memories: &mut impl Memories,
     ) -> Result<(), Broken> {
-        let used = self.queue.next_used.load(Ordering::Relaxed);
+        let used = self.used_buffers() as u16;
         let entry = RING + 8 * u64::from(used.wrapping_add(number) % self.size);
         let at = address(self.used, entry)?;
         memories.store_pair(self.end, at, element).ok_or(Broken)
@@ -232,10 +267,9 @@ impl Ring<'_> {
     /// Gives so many buffers back to the driver, of which the elements were [`put`](Self::put). Returns whether the driver wants an
     /// interrupt.
     pub fn publish(&self, buffers: u16, memories: &mut impl Memories) -> Result<bool, Broken> {
-        let used = self.queue.next_used.load(Ordering::Relaxed);
-        let used = used.wrapping_add(buffers);
+        let used = self.used_buffers().wrapping_add(buffers.into());
         let at = address(self.used, INDEX)?;
-        memories.store16(self.end, at, used).ok_or(Broken)?;
+        memories.store16(self.end, at, used as u16).ok_or(Broken)?;
         self.queue.next_used.store(used, Ordering::Relaxed);
         let next = self.queue.next_available.load(Ordering::Relaxed);
         self.queue
@@ -247,6 +281,11 @@ impl Ring<'_> {
         Ok(flags & NO_INTERRUPT == 0)
     }
 
+    /// Buffers that were given back to the driver since the last reset.
+    pub fn used_buffers(&self) -> u64 {
+        self.queue.next_used.load(Ordering::Relaxed)
+    }
+
     /// Bytes of the next buffer that have been moved.
     pub fn taken(&self) -> u32 {
         self.queue.taken.load(Ordering::Relaxed)
@@ -255,6 +294,17 @@ impl Ring<'_> {
     /// So many bytes of the next buffer have been moved.
     pub fn set_taken(&self, bytes: u32) {
         self.queue.taken.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Nothing is left to move of the buffer with this first descriptor. The next step gives it back.
+    pub fn give_back_later(&self, first: u16) {
+        self.queue.head.store(first, Ordering::Relaxed);
+        self.set_taken(MOVED);
+    }
+
+    /// The buffer that this step gives back.
+    pub fn to_give_back(&self) -> Option<u16> {
+        (self.taken() == MOVED).then(|| self.head())
     }
 
     /// Buffers that are full of the present frame, and not published.
@@ -271,6 +321,16 @@ impl Ring<'_> {
     pub fn set_filled(&self, buffers: u16, bytes: u32) {
         self.queue.filled.store(buffers, Ordering::Relaxed);
         self.queue.bytes_in_buffer.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Whether the last step has begun an answer to the packet of this transmit queue.
+    pub fn has_begun_answer(&self) -> bool {
+        self.filled() != 0
+    }
+
+    /// A step has begun an answer to the packet of this transmit queue, of which the header was read.
+    pub fn set_begun_answer(&self) {
+        self.queue.filled.store(1, Ordering::Relaxed);
     }
 
     /// Whether a step can go on where the last one has left both this transmit queue and the receiver's queue, within a buffer of
@@ -309,27 +369,14 @@ impl Ring<'_> {
 
     /// The buffer, from the place at which [`suspend`](Self::suspend) has left it: with the present part's address and bytes.
     pub fn resume(&self, is_written: bool) -> (Buffer<'_>, u64, u32) {
-        let place = self.queue.place.load(Ordering::Relaxed);
-        let rest = self.queue.rest.load(Ordering::Relaxed);
-        let (next, left) = ((rest >> 32) as u16, (rest >> 48) as u16);
-        let buffer = Buffer {
-            ring: self,
-            next: (left & ENDED == 0).then_some(next),
-            left: left & !ENDED,
-            is_written,
-        };
-        (buffer, place, rest as u32)
+        self.queue.place.resume(self, is_written)
     }
 
     /// The walk through the buffer with this first descriptor goes on later, at this place of the present part, of which so many bytes are left.
-    pub fn suspend(&self, first: u16, buffer: &Buffer<'_>, place: u64, bytes: u32) {
+    pub fn suspend(&self, first: u16, buffer: &Buffer<'_>, at: u64, bytes: u32) {
         self.queue.is_open.store(true, Ordering::Relaxed);
         self.queue.head.store(first, Ordering::Relaxed);
-        let (next, ended) = buffer.next.map_or((0, ENDED), |next| (next, 0));
-        let left = buffer.left | ended;
-        let rest = u64::from(bytes) | u64::from(next) << 32 | u64::from(left) << 48;
-        self.queue.place.store(place, Ordering::Relaxed);
-        self.queue.rest.store(rest, Ordering::Relaxed);
+        self.queue.place.keep(buffer, at, bytes);
     }
 
     /// Tells the driver whether the device wants to be notified of available buffers. What is available must be looked at

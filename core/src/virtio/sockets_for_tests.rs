@@ -151,7 +151,13 @@ impl Memories for Words {
         Some(())
     }
 
-    fn copy(&mut self, _: GuestAddr, _: GuestAddr, _: u32) -> Result<(), End> {
+    fn copy(
+        &mut self,
+        _: GuestAddr,
+        _: GuestAddr,
+        _: u32,
+        _: impl FnMut() -> bool,
+    ) -> Result<u32, End> {
         unreachable!("the packets have no payload")
     }
 }

@@ -16,11 +16,14 @@ impl Turn {
 
     /// Returns the link to serve next, of those whose bit is set in `waiting` (bit n: link n); `None` if no bit is set.
     pub fn take(&mut self, waiting: u32) -> Option<usize> {
-        let later = waiting.checked_shr(self.next).unwrap_or(0) << (self.next & 31);
-        let link = match (later, waiting) {
-            (_, 0) => return None,
-            (0, all) => all.trailing_zeros(),
-            (later, _) => later.trailing_zeros(),
+        if waiting == 0 {
+            return None;
+        }
+        // `next` is 32 at most.
+        let later = u64::from(waiting) >> self.next << self.next;
+        let link = match later {
+            0 => waiting.trailing_zeros(),
+            later => later.trailing_zeros(),
         };
         self.next = link + 1;
         Some(link as usize)

@@ -58,7 +58,7 @@ pub unsafe fn store32(at: PhysAddr, value: u32) {
 pub unsafe fn copy(from: PhysAddr, to: PhysAddr, bytes: u32) {
     // SAFETY: as the caller promises: only these bytes are read and written.
     unsafe {
-        // At most 10 times: a stretch has 1,280 bytes.
+        // At most 4 times: a stretch has 512 bytes.
         asm!(
             "subs {left}, {left}, #128",
             "b.lo 3f",

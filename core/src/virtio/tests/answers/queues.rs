@@ -66,8 +66,14 @@ impl<F: Fn()> Memories for Meanwhile<'_, F> {
     fn write(&mut self, end: End, at: GuestAddr, bytes: &[u8]) -> Option<()> {
         Memories::write(self.0, end, at, bytes)
     }
-    fn copy(&mut self, from: GuestAddr, to: GuestAddr, bytes: u32) -> Result<(), End> {
-        self.0.copy(from, to, bytes)
+    fn copy(
+        &mut self,
+        from: GuestAddr,
+        to: GuestAddr,
+        bytes: u32,
+        stops: impl FnMut() -> bool,
+    ) -> Result<u32, End> {
+        self.0.copy(from, to, bytes, stops)
     }
 }
 

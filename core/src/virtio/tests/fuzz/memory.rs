@@ -7,7 +7,7 @@ use super::walk::{HEADER, MAX_FRAME, Stage, Walk, Word};
 use crate::virtio::registers::*;
 use crate::virtio::tests::driver::{BASE, number};
 use crate::virtio::tests::oracle::{Card, Queue};
-use crate::virtio::{Device, Direction, Effect, End, Memories, Step};
+use crate::virtio::{Device, Direction, Effect, End, Memories, STRETCH, Step};
 use spumone_config::GuestAddr;
 use std::cell::RefCell;
 use std::vec::Vec;
@@ -289,7 +289,17 @@ impl Memories for Memory<'_> {
         Some(())
     }
 
-    fn copy(&mut self, from: GuestAddr, to: GuestAddr, bytes: u32) -> Result<(), End> {
+    fn copy(
+        &mut self,
+        from: GuestAddr,
+        to: GuestAddr,
+        most: u32,
+        mut stops: impl FnMut() -> bool,
+    ) -> Result<u32, End> {
+        let mut bytes = most.min(STRETCH);
+        while bytes < most && !stops() {
+            bytes = most.min(bytes + STRETCH);
+        }
         let guests = self.guests.get_mut();
         guests.accesses += 1;
         let [sender, receiver] = &mut guests.walks;
@@ -303,9 +313,9 @@ impl Memories for Memory<'_> {
         receiver.advance(bytes);
         assert!(receiver.done <= HEADER + MAX_FRAME);
         let [theirs, ours] = &mut guests.bytes;
-        let bytes = bytes as usize;
-        ours[target..][..bytes].copy_from_slice(&theirs[source..][..bytes]);
-        Ok(())
+        let count = bytes as usize;
+        ours[target..][..count].copy_from_slice(&theirs[source..][..count]);
+        Ok(bytes)
     }
 }
 
@@ -345,7 +355,13 @@ impl Memories for OnlyWords {
     fn write(&mut self, _: End, _: GuestAddr, _: &[u8]) -> Option<()> {
         unreachable!()
     }
-    fn copy(&mut self, _: GuestAddr, _: GuestAddr, _: u32) -> Result<(), End> {
+    fn copy(
+        &mut self,
+        _: GuestAddr,
+        _: GuestAddr,
+        _: u32,
+        _: impl FnMut() -> bool,
+    ) -> Result<u32, End> {
         unreachable!()
     }
 }
