@@ -90,8 +90,8 @@ pub struct Machine {
     pub work: u64,
     /// The line of this interrupt rises when so many more pages have been cleared.
     pub rises_after_pages: Option<(u32, u16)>,
-    /// The line of this interrupt rises when EL2 has stored so many more times to memory of guests that run.
-    pub rises_after_stores: Option<(u32, u16)>,
+    /// The line of this interrupt rises when EL2 has accessed the memory of guests that run so many more times.
+    pub rises_after_accesses: Option<(u32, u16)>,
     /// The loop of each core that has started.
     pub running: Vec<Option<Box<dyn Any>>>,
     /// What guests do.
@@ -151,7 +151,7 @@ pub fn switch_on(parts: Parts) {
         is_off: false,
         work: 0,
         rises_after_pages: None,
-        rises_after_stores: None,
+        rises_after_accesses: None,
         running,
         guest: None,
     };

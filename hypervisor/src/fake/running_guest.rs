@@ -9,6 +9,7 @@ fn load<const N: usize>(at: PhysAddr) -> [u8; N] {
         machine.work += 1;
         let mut bytes = [0; N];
         bytes.copy_from_slice(machine.memory.of_guest(at.0, N));
+        machine.gic.count_down(&mut machine.rises_after_accesses);
         bytes
     })
 }
@@ -18,7 +19,7 @@ fn store(at: PhysAddr, bytes: &[u8]) {
         machine.work += 1;
         let place = machine.memory.of_guest(at.0, bytes.len());
         place.copy_from_slice(bytes);
-        machine.gic.count_down(&mut machine.rises_after_stores);
+        machine.gic.count_down(&mut machine.rises_after_accesses);
     });
 }
 

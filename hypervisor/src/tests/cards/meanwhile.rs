@@ -113,7 +113,7 @@ fn a_core_that_finds_another_one_moving_a_frame_tries_again() {
 #[test]
 fn a_receiver_has_the_interrupt_for_its_frame_while_the_sender_is_preempted() {
     let mut moved = 0;
-    for stores in 0..12 {
+    for accesses in 0..40 {
         let mut bench = beside_an_urgent_guest(0);
         bench.opens_gic(2, 0, &[LINK_INTERRUPT]);
         comes_up(&mut bench, 1);
@@ -122,17 +122,54 @@ fn a_receiver_has_the_interrupt_for_its_frame_while_the_sender_is_preempted() {
         offers_receive(&mut bench, 2, 0);
         let place = (buffer(TRANSMIT, 0), 64);
         puts(&mut bench, 1, TRANSMIT, 0, place);
-        fake::with(|machine| machine.rises_after_stores = Some((stores, 40)));
+        fake::with(|machine| machine.rises_after_accesses = Some((accesses, 40)));
         let count = bench.entry(0, 0).count;
         write(&mut bench, 1, QUEUE_NOTIFY, TRANSMIT);
         bench.iterations(20);
-        // The urgent guest runs from now on, unless the frame had fewer stores.
+        // The urgent guest runs from now on, unless the frame had fewer accesses.
         let is_preempted = bench.entry(0, 0).count > count;
         if is_preempted && given_back(&mut bench, 2, RECEIVE).0 == 1 {
             moved += 1;
             let interrupt = bench.look(2, 0, |cpu| cpu.acknowledge());
-            assert_eq!(interrupt, Some(LINK_INTERRUPT), "after {stores} stores");
+            assert_eq!(interrupt, Some(LINK_INTERRUPT), "after {accesses} accesses");
         }
     }
     assert_ne!(moved, 0);
+}
+
+/// A receiver that offers buffers and is preempted by an interrupt for a more urgent guest has the transmitter, which waits for them, woken when it runs
+/// again.
+#[test]
+fn a_transmitter_is_woken_though_the_receiver_is_preempted_meanwhile() {
+    let mut preempted = 0;
+    for accesses in 0..6 {
+        let mut bench = beside_an_urgent_guest(0);
+        bench.opens_gic(2, 0, &[LINK_INTERRUPT]);
+        comes_up(&mut bench, 1);
+        comes_up(&mut bench, 2);
+        transmits(&mut bench, 2, 0, b"a frame");
+        bench.iterations(20);
+        write(&mut bench, 2, INTERRUPT_ACK, u32::MAX);
+        bench.does(2, 0, |cpu| cpu.wfi());
+        let place = (buffer(RECEIVE, 0), BUFFER as u32);
+        puts(&mut bench, 1, RECEIVE, 0, place);
+        fake::with(|machine| machine.rises_after_accesses = Some((accesses, 40)));
+        let count = bench.entry(0, 0).count;
+        write(&mut bench, 1, QUEUE_NOTIFY, RECEIVE);
+        bench.iterations(20);
+        fake::with(|machine| machine.rises_after_accesses = None);
+        if bench.entry(0, 0).count > count {
+            preempted += 1;
+            bench.does(0, 0, |cpu| {
+                cpu.acknowledge();
+                cpu.end(50);
+                cpu.wfi()
+            });
+        }
+        bench.iterations(40);
+        assert_eq!(bench.acknowledges(2, 0), LINK_INTERRUPT);
+        bench.iterations(40);
+        assert_eq!(received(&mut bench, 1, 0, 7), b"a frame");
+    }
+    assert_ne!(preempted, 0);
 }
