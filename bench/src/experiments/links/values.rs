@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What the runs have measured.
 
-use super::super::Plan;
+use super::super::{Plan, exits};
 use super::runs::{KVM_SOCKETS, MEMORY, SOCKETS, transfers};
 use crate::clock::Profiled;
 use crate::results::{Outcome, Results};
@@ -125,12 +125,10 @@ pub(super) fn per_level(plan: &Plan, results: &Results, label: &str) -> [Option<
     })
 }
 
-/// The longest stretch at EL2 without a look for interrupts, in instructions, of the exits that returned to the guest they came
-/// from: those in which EL2 serves a link are among them.
+/// The longest stretch at EL2 without a look for interrupts, in instructions.
 pub(super) fn longest_stretch(results: &Results, label: &str) -> Option<u64> {
-    let exits = results.of(label).iter().flat_map(|it| &it.clock.exits);
-    let stays = exits.filter(|it| it.end == "stays");
-    stays.map(|it| it.longest_deaf).max()
+    let (exits, _) = exits::longest(results, std::iter::once(label))?;
+    Some(exits.longest_deaf)
 }
 
 /// All MiB of a TCP run that count.
