@@ -168,6 +168,9 @@ pub struct CoreState<T> {
     /// When to park the vCPUs of `park_later`, and to notify another core of vCPUs that are parked here because this
     /// core runs a higher band.
     pub(super) notify_at: Ticks,
+    /// This core was interrupted before it notified another core of a vCPU of its own band that it had parked. In the lowest band that moves, it notifies a
+    /// core that does not idle of it, too.
+    pub(super) owes_notification: bool,
     /// Whether that was put off for an interrupt. It is put off once; after that, each decision goes on with it.
     pub(super) is_put_off: bool,
     /// When it goes on to notify of the vCPUs in `rung`: a vCPU of a higher band did not wait for that. [`Ticks::NEVER`]: none is put off.
@@ -279,6 +282,7 @@ impl<T> CoreState<T> {
             parked_here: VcpuSet::EMPTY,
             park_later: VcpuSet::EMPTY,
             notify_at: Ticks::NEVER,
+            owes_notification: false,
             rung_at: Ticks::NEVER,
             is_put_off: false,
             since_entry: SinceEntry::default(),

@@ -111,12 +111,12 @@ fn park_and_notify<P: Platform>(
         return;
     }
     if platform.is_interrupted() {
+        state.owes_notification = true;
         return notify_within(state, platform, state.short_park_delay);
     }
-    let to = match higher_band_runs || !state.rules.leaves_shared_cores {
+    let to = match higher_band_runs {
         true => To::Any,
-        // The vCPU waits here for its next turn. A core on which no other vCPU waits any more publishes that, and then looks for parked vCPUs.
-        false => To::NotShared,
+        false => to_own_band(state),
     };
     notify_other_core(state, platform, id, to);
     if higher_band_runs && state.notify_at == Ticks::NEVER {
@@ -126,7 +126,16 @@ fn park_and_notify<P: Platform>(
     }
 }
 
-/// This core looks within this time whether another core is to be notified of a vCPU that is parked here.
+/// Which cores are notified of a vCPU that waits here for its next turn. A core on which no other vCPU waits any more publishes that, and then looks for parked
+/// vCPUs.
+fn to_own_band<T>(state: &CoreState<T>) -> To {
+    match state.rules.leaves_shared_cores {
+        true => To::NotShared,
+        false => To::Any,
+    }
+}
+
+/// Above the lowest band that moves, this core looks within this time whether another core is to be notified of a vCPU that is parked here.
 #[inline(always)]
 fn notify_within<P: Platform>(state: &mut State<P>, platform: &P, time: Ticks) {
     state.notify_at = state.notify_at.min(platform.now().saturating_add(time));
@@ -306,21 +315,26 @@ pub(super) fn publish_and_notify<P: Platform>(state: &mut State<P>, platform: &m
             state.must_decide = true;
             return;
         }
-        if !state.parked_here.is_empty() && level != Level::IDLE {
-            notify_idle_core(state, platform);
+        match state.parked_here.is_empty() || level == Level::IDLE {
+            true => state.owes_notification = false,
+            false => notify_idle_core(state, platform),
         }
     } else {
         publish_above_lowest(state, platform, now, level);
     }
 }
 
-/// Notifies an idle core of one parked vCPU, or has the next decision do it.
+/// Notifies an idle core of one parked vCPU, or has the next decision do it. If no core was notified when the vCPU was parked, one that does not idle may be, too.
 #[inline(always)]
 fn notify_idle_core<P: Platform>(state: &mut State<P>, platform: &mut P) {
     match next_to_notify(state, platform) {
-        Ok(None) => {}
+        Ok(None) => state.owes_notification = false,
         Ok(Some(id)) if !is_interrupted_beside_many(state, platform) => {
-            notify_other_core(state, platform, id, To::Idle);
+            let to = match core::mem::take(&mut state.owes_notification) {
+                true => to_own_band(state),
+                false => To::Idle,
+            };
+            notify_other_core(state, platform, id, to);
         }
         Ok(Some(_)) | Err(Interrupted) => state.must_decide = true,
     }

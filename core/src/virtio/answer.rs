@@ -2,8 +2,8 @@
 //! Answers to packets of sockets that reach no peer: `VIRTIO_VSOCK_OP_RST`, as the driver of a guest gives it that has no such socket
 //! (Virtio 1.2, section 5.10.6.5). So a program that connects to a guest that is down need not wait for its timeout.
 //!
-//! The core that found the packet writes its answer to a receive buffer of the same guest, and gives the packet back in the same step:
-//! each packet has one answer at most. If the guest offers no receive buffer, the packet waits, and those behind it: section 5.10.6.1
+//! The core that found the packet writes its answer to a receive buffer of the same guest, and then gives the packet back: each packet has
+//! one answer at most. If the guest offers no receive buffer, the packet waits, and those behind it: section 5.10.6.1
 //! lets a device stop that has no resources left for answers, until the driver processes the queue that it has neglected. The guest
 //! holds up itself only.
 //!
@@ -46,9 +46,10 @@ impl Begun {
         }
     }
 
-    /// Whether the next buffer of the receive queue is the same as then.
+    /// Whether the answer's buffer is as the step has left it, and is the next one for an answer.
     fn goes_on(&self, ring: &Ring<'_>, is_within: bool) -> bool {
-        self.used.load(Ordering::Relaxed) == ring.used_buffers()
+        ring.keeps_answer()
+            && self.used.load(Ordering::Relaxed) == ring.used_buffers()
             && self.is_within.load(Ordering::Relaxed) == is_within
     }
 
@@ -136,6 +137,10 @@ pub(super) fn give(
     let has_part = packets.is_some_and(|it| it.has_begun(&ring));
     let is_within = has_part && ring.is_open();
     let of_sender = |broken| (End::Sender, broken);
+    if !has_part {
+        // A peer that goes on with a packet of which this buffer has the beginning must not find its place.
+        ring.begin_anew();
+    }
     let mut target = if source.0.has_begun_answer() && begun.goes_on(&ring, is_within) {
         begun.resume(&ring)
     } else {
@@ -153,6 +158,7 @@ pub(super) fn give(
     let written = target.write(packet, own, memories, looks);
     if let Err(Stop::Interrupted) = written {
         begun.keep(&target, &ring, is_within);
+        ring.set_keeps_answer(true);
         packet.keep(source);
         source.0.set_begun_answer();
     }
@@ -164,10 +170,6 @@ pub(super) fn give(
     ring.set_head_next(is_within);
     if is_within {
         packet::forget_element(&ring);
-    }
-    if !has_part {
-        // A peer that goes on with a packet of which this buffer had the beginning must not find its place.
-        ring.begin_anew();
     }
     Ok(Answer::Given { interrupt })
 }

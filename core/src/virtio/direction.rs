@@ -375,12 +375,14 @@ fn finish(
     memories: &mut impl Memories,
     looks: &mut Looks<impl FnMut() -> bool>,
 ) -> Result<Step, Fault> {
+    if moved.taken > 0 {
+        sender.set_taken(moved.taken);
+    }
     let interrupt_receiver = match moved.buffers {
         0 => false,
         buffers => receiver.publish(buffers, memories).map_err(of_receiver)?,
     };
     if moved.taken > 0 {
-        sender.set_taken(moved.taken);
         return Ok(Step::Moved {
             interrupt_sender: false,
             interrupt_receiver,

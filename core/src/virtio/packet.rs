@@ -163,7 +163,10 @@ pub(super) fn copy<'a>(
             Cursor::resume(End::Receiver, receiver),
             receiver.bytes_in_buffer(),
         ),
-        false => (Cursor::new(End::Receiver, receiver, buffer), 0),
+        false => {
+            receiver.set_keeps_answer(false);
+            (Cursor::new(End::Receiver, receiver, buffer), 0)
+        }
     };
     let mut part = Part {
         receiver,

@@ -66,6 +66,8 @@ pub(super) struct Queue {
     /// At the receiver of packets: an answer has used the buffer behind that of `head`, which has a part of a packet. So `head` stands
     /// for the next entry of the available ring.
     is_head_next: AtomicBool,
+    /// There too: since an answer has begun, no packet has begun in a buffer of this queue.
+    keeps_answer: AtomicBool,
 }
 
 impl Queue {
@@ -86,13 +88,19 @@ impl Queue {
                 place: Place::new(),
                 is_open: AtomicBool::new(false),
                 is_head_next: AtomicBool::new(false),
+                keeps_answer: AtomicBool::new(false),
             }
         }
     }
 
     /// As after a reset of the device.
     pub fn reset(&self) {
-        for flag in [&self.ready, &self.is_open, &self.is_head_next] {
+        for flag in [
+            &self.ready,
+            &self.is_open,
+            &self.is_head_next,
+            &self.keeps_answer,
+        ] {
             flag.store(false, Ordering::Relaxed);
         }
         let short = [&self.size, &self.next_available, &self.filled, &self.head];
@@ -221,6 +229,16 @@ impl Ring<'_> {
     /// Whether [`head`](Self::head) stands for the next entry of the available ring, of which the buffer has been used before.
     pub fn set_head_next(&self, is_next: bool) {
         self.queue.is_head_next.store(is_next, Ordering::Relaxed);
+    }
+
+    /// Whether no packet has begun in a buffer of this queue since an answer has.
+    pub fn keeps_answer(&self) -> bool {
+        self.queue.keeps_answer.load(Ordering::Relaxed)
+    }
+
+    /// An answer has begun in a buffer of this queue, or a packet.
+    pub fn set_keeps_answer(&self, keeps: bool) {
+        self.queue.keeps_answer.store(keeps, Ordering::Relaxed);
     }
 
     /// Whether so many buffers are all that the driver can make available.

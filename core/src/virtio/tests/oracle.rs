@@ -331,7 +331,7 @@ impl Oracle {
         let are_inside = |places: &[u64]| places.iter().all(|&at| is_inside(at));
         // What is behind the frame need not be looked at, nor what does not fit; it may be.
         let mut bad = Vec::new();
-        let must_break = !is_source_good && fits || fits && !are_inside(content);
+        let must_break = fits && (!is_source_good || !are_inside(content));
         if must_break {
             bad.push(End::Sender);
         } else if !is_source_good || !are_inside(&source) {

@@ -8,7 +8,7 @@ use crate::migration::{Next, ParkedState, refresh, sleep, switch, take_interrupt
 use crate::schedule::{Band, Ticks, VcpuState};
 use crate::sets::VcpuSet;
 use spumone_config::packed::{self, Without};
-use spumone_config::types::VcpuId;
+use spumone_config::types::{PcpuId, VcpuId};
 
 #[test]
 fn interrupts_for_ever_higher_bands_are_taken_before_the_decision() {
@@ -292,5 +292,48 @@ fn the_core_looks_before_it_notifies_of_a_vcpu_that_it_has_parked() {
             "{other:?} {interrupted_for:?}"
         );
         assert!(core.machine.pending.is_empty());
+    }
+}
+
+/// The same in the lowest band that moves, while the other cores run one vCPU of that band each: one of them is notified.
+#[test]
+fn the_core_notifies_a_busy_core_of_a_vcpu_though_it_was_interrupted() {
+    for (interrupted_for, band) in [
+        (VcpuId(2), MIDDLE),
+        (VcpuId(0), Band::LOWEST),
+        (VcpuId(2), Band::LOWEST),
+    ] {
+        let mut core = Core::steal(&[Band::LOWEST, Band::LOWEST, band]);
+        core.machine.in_kernel = false;
+        for other in [OTHER, PcpuId(2)] {
+            core.runs(other, Band::LOWEST);
+        }
+        core.admit(1, VcpuState::Runnable);
+        core.admit(2, VcpuState::Sleep);
+        core.go_on();
+        core.admit(0, VcpuState::Runnable);
+        core.state.must_decide = true;
+        core.state.fetch_at = Ticks(0);
+        core.machine.now.0 += QUANTUM;
+        take_interrupts(&mut core.state, &mut core.machine);
+        assert!((0..3).any(|_| core.iterate() == Next::Switch(VcpuId(0))));
+        core.machine.kicks.clear();
+        core.machine.kicked_in_park = Some(interrupted_for);
+        switch(&mut core.state, &mut core.machine, VcpuId(0));
+        assert!(core.slot(1).parked().is_some() && core.machine.kicks.is_empty());
+        core.go_on();
+        if band == MIDDLE {
+            assert_eq!(core.state.running, Some(VcpuId(2)));
+            sleep(&mut core.state, &core.machine);
+            core.go_on();
+        }
+        for _ in 0..QUANTUM / 100 {
+            core.machine.now.0 += 50;
+            core.go_on();
+        }
+        assert!(
+            !core.machine.kicks.is_empty(),
+            "{interrupted_for:?} {band:?}"
+        );
     }
 }

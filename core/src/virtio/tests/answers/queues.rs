@@ -185,3 +185,95 @@ fn steps_end_whatever_queue_a_driver_takes_away() {
         }
     }
 }
+
+/// An answer is interrupted, the peer begins a packet, also in the answer's buffer, and then it is reset: the answer arrives whole, and once.
+#[test]
+fn an_answer_arrives_though_the_peer_has_used_its_buffer_meanwhile() {
+    for steps in 0..12 {
+        for peers_steps in 0..14 {
+            let mut both = Both::new();
+            both.offers(4096);
+            both.offers(4096);
+            both.sends(&control(OTHER.into(), REQUEST));
+            for _ in 0..steps {
+                let _ = both.step(|| true);
+            }
+            let mut packet = header(OWN.into(), 100, STREAM, 0);
+            packet.extend(bytes(100));
+            both.peer_sends(&packet);
+            for _ in 0..peers_steps {
+                let _ = both.step_back(|| true);
+            }
+            both.peer_goes_down();
+            both.due[0] = true;
+            both.until_idle();
+            let received = core::iter::from_fn(|| both.receive.take(&both.link));
+            let answers: Vec<_> = received.filter(|it| it.len() == HEADER).collect();
+            assert_eq!(answers, [answer(OTHER)], "{steps} and {peers_steps} steps");
+        }
+    }
+}
+
+/// The peer takes its transmit queue away and gives it back, while an answer is written to the buffer of its packet.
+#[test]
+fn an_answer_and_a_packet_of_which_the_queue_comes_back_do_not_mix() {
+    for peers_steps in 0..14 {
+        for steps in 0..12 {
+            let mut both = Both::new();
+            both.offers(4096);
+            both.offers(4096);
+            let mut packet = header(OWN.into(), 100, STREAM, 0);
+            packet.extend(bytes(100));
+            both.peer_sends(&packet);
+            for _ in 0..peers_steps {
+                let _ = both.step_back(|| true);
+            }
+            let write = |both: &Both, ready| {
+                let _ = both.link.devices[1].write(QUEUE_SEL, 1);
+                let _ = both.link.devices[1].write(QUEUE_READY, ready);
+            };
+            write(&both, 0);
+            both.sends(&control(OTHER.into(), REQUEST));
+            for _ in 0..steps {
+                let _ = both.step(|| true);
+            }
+            write(&both, 1);
+            for _ in 0..20 {
+                let _ = both.step_back(|| false);
+            }
+            both.due = [true, true];
+            both.until_idle();
+            let received = core::iter::from_fn(|| both.receive.take(&both.link));
+            let (answers, packets): (Vec<_>, Vec<_>) = received.partition(|it| it.len() == HEADER);
+            assert_eq!(answers, [answer(OTHER)], "{peers_steps} and {steps} steps");
+            let is_whole = |it: &Vec<u8>| word(it, 0) == PEER && it[HEADER..] == bytes(100);
+            assert!(
+                packets.iter().all(is_whole),
+                "{peers_steps} and {steps} steps"
+            );
+        }
+    }
+}
+
+/// The receiver's used index cannot be written, but its element can. Its next life gets nothing of the packet but all of it.
+#[test]
+fn a_packet_whose_first_part_cannot_be_published_does_not_begin_in_its_middle() {
+    let mut both = Both::new();
+    let mut large = header(PEER.into(), 400, STREAM, 0);
+    large.extend(bytes(400));
+    both.peer_offers(144);
+    both.sends(&large);
+    for (register, value) in [(QUEUE_SEL, 0), (QUEUE_DEVICE_LOW, (BASE - 4) as u32)] {
+        let _ = both.link.devices[1].write(register, value);
+    }
+    assert_eq!(both.step(|| false), Step::Broken(End::Receiver));
+    both.peer_goes_down();
+    both.peer_comes_up();
+    for _ in 0..6 {
+        both.peer_offers(144);
+    }
+    both.due[0] = true;
+    both.until_idle();
+    let first = both.peers_receive.take(&both.link);
+    assert!(first.is_none_or(|it| it[HEADER] == bytes(1)[0]));
+}
