@@ -83,9 +83,20 @@ pub(super) fn is_overtaken<P: Platform>(state: &mut State<P>, platform: &mut P) 
 #[cold]
 #[inline(never)]
 pub(super) fn look_for_higher<P: Platform>(state: &mut State<P>, platform: &mut P) {
+    if !platform.is_interrupted() {
+        return;
+    }
     hold_lower_back(state, platform);
     if platform.is_interrupted() {
         take_interrupts(state, platform);
+    }
+}
+
+/// What the core has done for its guest has taken long, and may have woken a vCPU: looks for interrupts before the decision that follows.
+#[inline(always)]
+pub fn look_before_decision<P: Platform>(state: &mut State<P>, platform: &mut P) {
+    if state.must_decide {
+        look_for_higher(state, platform);
     }
 }
 

@@ -87,8 +87,8 @@ pub use decide::{Next, next_action};
 pub use early::sleep;
 pub use grace::{Grace, Leaves, Sample};
 pub use interrupt::{
-    alarm_expired, arm_stale_alarm, delivers_kick, handle, notify_unless_interrupted, notify_vcpus,
-    refresh, take_interrupts,
+    alarm_expired, arm_stale_alarm, delivers_kick, handle, look_before_decision,
+    notify_unless_interrupted, notify_vcpus, refresh, take_interrupts,
 };
 pub use lead::{Early, Lead};
 pub use lock_holder::{Interrupted, may_hold_lock};

@@ -154,6 +154,7 @@ impl Instance {
             Device::LinkGpio(index, offset) => self.access_link_gpio(index, offset, access),
         }
         self.skip_instruction(syndrome.instruction_size());
+        self.look_before_decision();
     }
 
     /// Returns whether the access is done. If not, an interrupt is pending, and the guest executes the instruction again.

@@ -154,6 +154,12 @@ impl Instance {
         migration::take_interrupts(&mut self.state, &mut self.platform);
     }
 
+    /// Looks for interrupts if a decision follows.
+    #[inline(always)]
+    pub(super) fn look_before_decision(&mut self) {
+        migration::look_before_decision(&mut self.state, &mut self.platform);
+    }
+
     /// Handles an exit by an interrupt. The most frequent ones have fast paths, and are not recorded
     /// as events: the vCPU's own timer if it fires again, SGIs of other cores, and the alarm. Returns whether the interrupt is delivered, and has
     /// changed nothing else, so that the vCPU can be entered again at once.

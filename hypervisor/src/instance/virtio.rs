@@ -70,29 +70,41 @@ impl Instance {
                 if device.may_answer() {
                     transmit(guest, index);
                 }
-                let place = usize::from(end.peer_link);
-                if self.goes_on(end.peer, place) {
-                    if cpu::interrupt_pending() {
-                        // As in `move_frame`: this vCPU passes it on when it is entered, or one of the peer does.
-                        guest.due.fetch_or(PEERS_LEVEL << index, Ordering::AcqRel);
-                        peer.due.fetch_or(OWN_LEVEL << place, Ordering::AcqRel);
-                    } else {
-                        self.publish_virtio(end.peer, place);
-                    }
+                if self.goes_on(end.peer, usize::from(end.peer_link)) {
+                    self.publish_peers(guest, index, end);
                 }
             }
             Effect::Line => self.publish_virtio(id, index),
-            Effect::Status => self.tell_peer(id, index),
+            Effect::Status => {
+                if self.tells_peer(id, index) {
+                    self.publish_peers(guest, index, end);
+                }
+            }
             Effect::Reset => {
                 if is_claimed(guest, peer, index, end) {
                     return false;
                 }
                 device.finish_reset();
                 self.publish_virtio(id, index);
-                self.tell_peer(id, index);
+                if self.tells_peer(id, index) {
+                    self.publish_peers(guest, index, end);
+                }
             }
         }
         true
+    }
+
+    /// The running vCPU has changed the level of its peer's device: passes it on, unless an interrupt is pending. Then, as in `move_frame`, this
+    /// vCPU passes it on when it is entered, or one of the peer does.
+    fn publish_peers(&mut self, guest: &Guest, index: usize, end: &LinkEnd) {
+        if cpu::interrupt_pending() {
+            let peer = self.platform.machine.guest(end.peer);
+            guest.due.fetch_or(PEERS_LEVEL << index, Ordering::AcqRel);
+            let own = OWN_LEVEL << end.peer_link;
+            peer.due.fetch_or(own, Ordering::AcqRel);
+        } else {
+            self.publish_virtio(end.peer, usize::from(end.peer_link));
+        }
     }
 
     /// The devices of the running vCPU's guest have something to do: passes interrupts on, and moves frames unless the vCPU has an
@@ -157,6 +169,9 @@ impl Instance {
                 }
                 _ => self.publish_virtio(id, index),
             }
+        }
+        if levels != 0 {
+            self.look_before_decision();
         }
         levels != 0
     }
@@ -246,7 +261,8 @@ impl Instance {
     }
 
     /// A device has buffers again: if frames wait for them, a vCPU of the guest that transmits is to move them. It is woken by
-    /// an interrupt of its device, in which its driver finds nothing to do.
+    /// an interrupt of its device, in which its driver finds nothing to do. Returns whether the level of its device may have changed, which the caller
+    /// passes on.
     fn goes_on(&self, sender: GuestId, index: usize) -> bool {
         let guest = self.platform.machine.guest(sender);
         let (Some(direction), Some(device)) = (guest.outbound.get(index), guest.virtio.get(index))
@@ -277,14 +293,15 @@ impl Instance {
     }
 
     /// The device of `guest`'s link `index` has gone up or down: its peer is to know, and frames that wait for its buffers go on,
-    /// or are dropped.
-    fn tell_peer(&mut self, guest: GuestId, index: usize) {
+    /// or are dropped. Returns whether the level of the peer's device may have changed, which the caller passes on.
+    fn tells_peer(&self, guest: GuestId, index: usize) -> bool {
         let machine = self.platform.machine;
         let shared = machine.guest(guest);
         let Some(end) = shared.config.links.get(index) else {
-            return;
+            return false;
         };
         let (peer, place) = (machine.guest(end.peer), usize::from(end.peer_link));
+        let mut is_told = false;
         if let Some(device) = peer.virtio.get(place)
             && peer.lifecycle.now().0 == Phase::Running
             && device.peer_changed(is_up(shared, index))
@@ -294,10 +311,18 @@ impl Instance {
                 transmit(peer, place);
                 let _ = device.wake();
             }
-            self.publish_virtio(end.peer, place);
+            is_told = true;
         }
-        if self.goes_on(end.peer, place) {
-            self.publish_virtio(end.peer, place);
+        self.goes_on(end.peer, place) || is_told
+    }
+
+    /// As [`tells_peer`](Self::tells_peer), and passes the level on.
+    fn tell_peer(&mut self, guest: GuestId, index: usize) {
+        let shared = self.platform.machine.guest(guest);
+        if self.tells_peer(guest, index)
+            && let Some(end) = shared.config.links.get(index)
+        {
+            self.publish_virtio(end.peer, usize::from(end.peer_link));
         }
     }
 
