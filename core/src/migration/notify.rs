@@ -92,7 +92,7 @@ fn park_before_timer<P: Platform>(state: &mut State<P>, platform: &mut P, id: Vc
 }
 
 /// Parks vCPU `id`, and notifies another core if the vCPU is runnable, or cut off here. If the core is interrupted in between, it
-/// notifies later.
+/// notifies after the next decision ([`notify_idle_core`]) or, above the lowest band that moves, a short time later.
 #[inline(always)]
 fn park_and_notify<P: Platform>(
     state: &mut State<P>,

@@ -245,8 +245,8 @@ impl Device {
         self.is_reset_due.load(Ordering::Relaxed)
     }
 
-    /// Tells the driver that the peer's sockets are gone, if it is to know and has a buffer for that. Returns whether the driver
-    /// wants an interrupt; `None`: there was nothing to tell.
+    /// Tells the driver that the peer's sockets are gone, if it is to know and has a buffer for that. If the core is interrupted, the next step gives the buffer
+    /// back. Returns whether the driver wants an interrupt now; `None`: there was nothing to tell.
     pub(super) fn tell_of_reset(
         &self,
         memories: &mut impl Memories,
@@ -279,6 +279,7 @@ impl Device {
         ring.give_back(first, EVENT_BYTES, memories).map(Some)
     }
 
+    /// Writes an event to the buffer with this first descriptor.
     fn write_event(
         ring: &Ring<'_>,
         first: u16,

@@ -2,7 +2,7 @@
 //! One direction of a link: frames, or packets of sockets, from the transmit queue of one device to the receive queue of the
 //! other. What is said of frames below holds for packets, too.
 //!
-//! A core moves one frame in a step, or a part of it: if an interrupt pends, the receiver has no buffer for the rest, or a buffer is full
+//! A core moves one frame in a step, or a part of it: if an interrupt pends ([`looks`](super::looks)), the receiver has no buffer for the rest, or a buffer is full
 //! of a packet. It claims the direction for the step. So two cores
 //! that run vCPUs of the guest that transmits do not move frames at the same time: a core that finds the direction claimed
 //! tries again in its next step.
@@ -29,8 +29,8 @@ pub enum Step {
     /// There is nothing to move now. If the receiver has no buffer, it notifies the device when it has one
     /// ([`Direction::may_go_on`]); so does the sender if an answer waits for a buffer ([`Device::may_answer`]).
     Idle,
-    /// A frame or a part of it was moved, a frame was dropped, a packet was answered, or the sender's driver was told of an event. There
-    /// may be more to move.
+    /// A piece of work was done: a part of a frame was moved or a frame was dropped, a part of an answer was written, or the sender's driver was told of an
+    /// event. There may be more to do.
     Moved {
         /// The sender's device must interrupt.
         interrupt_sender: bool,

@@ -3,7 +3,7 @@
 //!
 //! Each end of a link is a network card or a socket device ([`Kind`]), with registers in memory ([`Device`], section 4.2). A frame that a guest transmits is
 //! copied by EL2 to a buffer that its peer has offered ([`Direction`]); no guest sees the other's memory. The work is charged
-//! to the guest that transmits: its vCPUs do it, in stretches of about 1,000 instructions, before they enter the guest.
+//! to the guest that transmits: its vCPUs do it, in small pieces of work between which the core looks for interrupts, before they enter the guest.
 //!
 //! Guests are bad input. What a guest writes to its own memory is read once, checked, and then used; every walk has a bound;
 //! every access is checked against the guest's memory ([`Memories`]). A driver that breaks the rules stops its own device

@@ -4,7 +4,7 @@
 //!
 //! A vCPU that has frames to transmit sets a bit of its guest ([`Guest::due`]). Whichever vCPU of the guest is about to be entered moves
 //! frames and passes on the interrupts that are raised for them, so the guest that transmits pays, at its priority. The core
-//! looks for interrupts after each stretch of a frame and before each interrupt that it passes on: an interrupt for a higher band waits
+//! looks for interrupts before each piece of work for a frame and before each interrupt that it passes on: an interrupt for a higher band waits
 //! for one of those at most. If a vCPU has frames to move and an interrupt to handle, [`Precedence`](spumone_core::virtio::Precedence) says
 //! what comes first.
 
