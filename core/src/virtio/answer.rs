@@ -144,7 +144,7 @@ pub(super) fn give(
     let mut target = if source.0.has_begun_answer() && begun.goes_on(&ring, is_within) {
         begun.resume(&ring)
     } else {
-        packet.keep_if_stopped(looks.before_piece(), source)?;
+        packet.0.keep_if_stopped(looks.before_piece(), source)?;
         let next = next(&ring, is_within, from, memories).map_err(of_sender)?;
         let Some(first) = next else {
             return Ok(Answer::Waiting);
@@ -159,7 +159,7 @@ pub(super) fn give(
     if let Err(Stop::Interrupted) = written {
         begun.keep(&target, &ring, is_within);
         ring.set_keeps_answer(true);
-        packet.keep(source);
+        packet.0.keep(source);
         source.0.set_begun_answer();
     }
     if !written? {

@@ -197,7 +197,7 @@ impl Direction {
             if !frame.read(source, memories, looks)? {
                 return Ok(drop_frame(source, memories, looks)?);
             }
-            frame.keep_if_stopped(looks.before_piece(), source)?;
+            frame.source.keep_if_stopped(looks.before_piece(), source)?;
             match self.room(sender, receiver, to, memories)? {
                 Room::Buffer(buffer) => (receiver, buffer),
                 Room::None => return Ok(Step::Idle),
@@ -236,7 +236,7 @@ impl Direction {
             let is_there = receiver.as_ref().is_some_and(is_there);
             match (packet.verdict(peer, is_there), receiver) {
                 (Verdict::Passed, Some(receiver)) => {
-                    packet.keep_if_stopped(looks.before_piece(), source)?;
+                    packet.0.keep_if_stopped(looks.before_piece(), source)?;
                     match self.room(sender, receiver, to, memories)? {
                         Room::Buffer(buffer) => (receiver, buffer),
                         Room::None => return Ok(Step::Idle),

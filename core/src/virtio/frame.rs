@@ -17,7 +17,7 @@ const ENDS: u32 = 1 << 31;
 /// A frame that is moved.
 pub(super) struct Frame<'a> {
     form: Form,
-    source: Source<'a, { HEADER as usize }>,
+    pub source: Source<'a, { HEADER as usize }>,
 }
 
 impl<'a> Frame<'a> {
@@ -43,20 +43,7 @@ impl<'a> Frame<'a> {
             Form::Plain { offloads: false } => self.source.skip(memories, looks),
             _ => self.source.read(memories, looks),
         };
-        self.keep_if_stopped(is_whole, buffer)
-    }
-
-    /// If the step has stopped before anything was moved, a later one goes on with the frame.
-    #[inline(always)]
-    pub fn keep_if_stopped<R>(
-        &self,
-        result: Result<R, Stop>,
-        buffer: (&Ring<'_>, u16),
-    ) -> Result<R, Stop> {
-        if let Err(Stop::Interrupted) = result {
-            self.source.keep(buffer);
-        }
-        result
+        self.source.keep_if_stopped(is_whole, buffer)
     }
 
     /// Moves the frame, or the rest of it where the last call has ended, once its header has been read. `frame`: the first descriptor of the

@@ -113,6 +113,19 @@ impl<const BYTES: usize> Source<'_, BYTES> {
             .skip(BYTES as u32, &mut self.read, memories, looks)
     }
 
+    /// If the step has stopped, a later one goes on here.
+    #[inline(always)]
+    pub fn keep_if_stopped<R>(
+        &self,
+        result: Result<R, Stop>,
+        buffer: (&Ring<'_>, u16),
+    ) -> Result<R, Stop> {
+        if let Err(Stop::Interrupted) = result {
+            self.keep(buffer);
+        }
+        result
+    }
+
     /// The next step goes on here.
     pub fn keep(&self, (sender, first): (&Ring<'_>, u16)) {
         sender.set_filled(0, self.read);

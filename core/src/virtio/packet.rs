@@ -41,7 +41,7 @@ const HAS_ELEMENT: u32 = HEADER + 2;
 const _: () = assert!(MAX_PACKET < 1 << WRITTEN && HAS_ELEMENT <= u32::MAX >> WRITTEN);
 
 /// A packet of which the header has been read.
-pub(super) struct Packet<'a>(Source<'a, { HEADER as usize }>);
+pub(super) struct Packet<'a>(pub Source<'a, { HEADER as usize }>);
 
 /// What becomes of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,25 +71,7 @@ impl<'a> Packet<'a> {
         looks: &mut Looks<impl FnMut() -> bool>,
     ) -> Result<bool, Stop> {
         let is_whole = self.0.read(memories, looks);
-        self.keep_if_stopped(is_whole, buffer)
-    }
-
-    /// If the step has stopped, a later one goes on with the packet.
-    #[inline(always)]
-    pub fn keep_if_stopped<R>(
-        &self,
-        result: Result<R, Stop>,
-        buffer: (&Ring<'_>, u16),
-    ) -> Result<R, Stop> {
-        if let Err(Stop::Interrupted) = result {
-            self.0.keep(buffer);
-        }
-        result
-    }
-
-    /// A later step goes on with the packet.
-    pub fn keep(&self, buffer: (&Ring<'_>, u16)) {
-        self.0.keep(buffer);
+        self.0.keep_if_stopped(is_whole, buffer)
     }
 
     fn word(&self, at: usize) -> u32 {
