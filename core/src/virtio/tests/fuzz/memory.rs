@@ -33,6 +33,8 @@ pub struct Guests {
     pub walks: [Walk; 2],
     /// The driver has reset its card during the step.
     pub resets: [bool; 2],
+    /// In this step, hostile drivers write registers between any two reads.
+    pub changes_registers: bool,
     /// In this step, chains of the hostile guests do not end.
     pub is_endless: bool,
     /// Accesses of the step.
@@ -155,7 +157,7 @@ impl Guests {
     fn meanwhile(&mut self, cards: &Cards) {
         assert!(cards.direction.is_claimed());
         let end = self.random.below(2) as usize;
-        if self.is_hostile[end] {
+        if self.is_hostile[end] && self.changes_registers {
             self.meddle(end, cards);
         }
         let [from, to] = &cards.devices;
