@@ -83,9 +83,6 @@ pub(super) fn is_overtaken<P: Platform>(state: &mut State<P>, platform: &mut P) 
 #[cold]
 #[inline(never)]
 pub(super) fn look_for_higher<P: Platform>(state: &mut State<P>, platform: &mut P) {
-    if !platform.is_interrupted() {
-        return;
-    }
     hold_lower_back(state, platform);
     if platform.is_interrupted() {
         take_interrupts(state, platform);

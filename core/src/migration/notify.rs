@@ -92,7 +92,7 @@ fn park_before_timer<P: Platform>(state: &mut State<P>, platform: &mut P, id: Vc
 }
 
 /// Parks vCPU `id`, and notifies another core if the vCPU is runnable, or cut off here. If the core is interrupted in between, it
-/// notifies after the next decision ([`notify_idle_core`]) or, above the lowest band that moves, a short time later.
+/// notifies after the next decision ([`notify_idle_core`]) or, above the lowest band that moves, when it notifies again.
 #[inline(always)]
 fn park_and_notify<P: Platform>(
     state: &mut State<P>,
@@ -110,19 +110,23 @@ fn park_and_notify<P: Platform>(
     if !(is_runnable || higher_band_runs) || !is_parked_here(state, platform, id) {
         return;
     }
-    if platform.is_interrupted() {
+    let is_interrupted = platform.is_interrupted();
+    if is_interrupted {
         state.owes_notification = true;
-        return notify_within(state, platform, state.short_park_delay);
+        state.must_decide |= !higher_band_runs;
+    } else {
+        let to = match higher_band_runs {
+            true => To::Any,
+            false => to_own_band(state),
+        };
+        notify_other_core(state, platform, id, to);
     }
-    let to = match higher_band_runs {
-        true => To::Any,
-        false => to_own_band(state),
-    };
-    notify_other_core(state, platform, id, to);
-    if higher_band_runs && state.notify_at == Ticks::NEVER {
+    let looks_again = higher_band_runs || is_interrupted && state.above_lowest.contains(id);
+    if looks_again && state.notify_at == Ticks::NEVER {
         // That core may take another vCPU first, or run a higher band by then. Without a park delay,
         // `publish_and_notify` has looked before this vCPU was parked.
-        notify_within(state, platform, state.notify_again_after);
+        state.notify_at = platform.now().saturating_add(state.notify_again_after);
+        state.alarm_is_stale = true;
     }
 }
 
@@ -133,13 +137,6 @@ fn to_own_band<T>(state: &CoreState<T>) -> To {
         true => To::NotShared,
         false => To::Any,
     }
-}
-
-/// Above the lowest band that moves, this core looks within this time whether another core is to be notified of a vCPU that is parked here.
-#[inline(always)]
-fn notify_within<P: Platform>(state: &mut State<P>, platform: &P, time: Ticks) {
-    state.notify_at = state.notify_at.min(platform.now().saturating_add(time));
-    state.alarm_is_stale = true;
 }
 
 /// If a higher band runs, a vCPU of the lowest band that moves is parked only after the park delay, so that the higher
@@ -329,7 +326,7 @@ pub(super) fn publish_and_notify<P: Platform>(state: &mut State<P>, platform: &m
 fn notify_idle_core<P: Platform>(state: &mut State<P>, platform: &mut P) {
     match next_to_notify(state, platform) {
         Ok(None) => state.owes_notification = false,
-        Ok(Some(id)) if !is_interrupted_beside_many(state, platform) => {
+        Ok(Some(id)) if !platform.is_interrupted() => {
             let to = match core::mem::take(&mut state.owes_notification) {
                 true => to_own_band(state),
                 false => To::Idle,
