@@ -236,6 +236,7 @@ fn the_core_looks_before_it_notifies_of_parked_vcpus() {
         for id in 1..=parked {
             core.park(id);
         }
+        core.state.must_decide = false;
         core.machine.alarm = Ticks::NEVER;
         core.machine.pending = Vec::from_iter(is_interrupted.then_some(VcpuId(0)));
         core.publish_and_notify(core.machine.now);
