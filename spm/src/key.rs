@@ -106,7 +106,7 @@ fn new(name: &Path) -> Result<ExitCode, Failure> {
     }
     let (secret, public) = (with_ending(name, ".key"), with_ending(name, ".pub"));
     for taken in [&secret, &public] {
-        // A symbolic link whose target is missing counts as a file of that name, too.
+        // A symbolic link to a file that does not exist takes the name as well, so the link itself is looked at.
         if fs::symlink_metadata(taken).is_ok() {
             let error = io::Error::from(io::ErrorKind::AlreadyExists);
             return Err(not_written(taken, &error));

@@ -419,8 +419,8 @@ fn method(plan: &Plan) -> Vec<String> {
     vec![
         dispatch::definition(periods(plan), plan),
         format!(
-            "Three cores, policy `{POLICY}`. Core 0: the real-time guest, whose task computes for a tenth of each period, and two vCPUs of the attacker. \
-             Core 1: the attacker's third vCPU and one of Linux. Core 2: Linux. Where the attacker has eight vCPUs, five are on core 0, two on core 1 and one on core 2. Linux boots and runs hackbench, and its result must be right."
+            "Three cores, policy `{POLICY}`. Core 0 has the real-time guest, the task of which computes for a tenth of each period, and two vCPUs of the attacker. \
+             Core 1 has the third vCPU of the attacker and a vCPU of Linux. Core 2 has vCPUs of Linux only. Where the attacker has eight vCPUs, five are on core 0, two on core 1 and one on core 2. Linux boots and runs hackbench, and its result must be right."
         ),
         "The attacker is a bare-metal program (`tests/guests/`): `suite=attack kind=NAME`, `suite=words`, `suite=storm`, `suite=ends`. It owns no \
          DMA device. All guests start together, so loading them is measured too."

@@ -168,8 +168,8 @@ pub struct CoreState<T> {
     /// When to park the vCPUs of `park_later`, and to notify another core of vCPUs that are parked here because this
     /// core runs a higher band.
     pub(super) notify_at: Ticks,
-    /// This core was interrupted before it notified another core of a vCPU of its own band that it had parked. In the lowest band that moves, it notifies a
-    /// core that does not idle of it, too.
+    /// This core was interrupted after it had parked a vCPU and before it notified another core. When it runs the lowest band that moves, or a lower one, the
+    /// notification may go to a core that does not idle.
     pub(super) owes_notification: bool,
     /// Whether that was put off for an interrupt. It is put off once; after that, each decision goes on with it.
     pub(super) is_put_off: bool,

@@ -321,7 +321,8 @@ pub(super) fn publish_and_notify<P: Platform>(state: &mut State<P>, platform: &m
     }
 }
 
-/// Notifies an idle core of one parked vCPU, or has the next decision do it. If no core was notified when the vCPU was parked, one that does not idle may be, too.
+/// Notifies an idle core of one parked vCPU, or has the next decision do it. If this core owes a notification ([`CoreState::owes_notification`]) and no core idles,
+/// it notifies a core that runs a vCPU.
 #[inline(always)]
 fn notify_idle_core<P: Platform>(state: &mut State<P>, platform: &mut P) {
     match next_to_notify(state, platform) {

@@ -543,7 +543,7 @@ impl Distributor {
         }
     }
 
-    /// SPIs of a word whose physical interrupt is pending. `None`: the core was interrupted before it had read all of them.
+    /// Of word `n`, which stands for 32 SPIs, those whose physical interrupts are pending. `None`: the core was interrupted before it had read all of them.
     pub fn physical_pending(&self, n: usize, machine: &impl PhysicalGic) -> Option<u32> {
         // Neighbours here are most often neighbours there: each word of the machine's GIC is read once.
         let (mut read, mut value) = (usize::MAX, 0);

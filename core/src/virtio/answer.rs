@@ -20,10 +20,10 @@ use super::packet::{self, HEADER, Packet};
 use super::queue::{Broken, Place, Ring};
 use crate::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
-/// An answer in which a step has stopped, and whose packet is kept. Only the core that has claimed the direction uses it.
+/// What is kept of an answer if a step stops before the answer is given to the driver. Only the core that has claimed the direction reads and writes it.
 #[derive(Debug)]
 pub(super) struct Begun {
-    /// Buffers of the receive queue that had been used then, and whether its next buffer had a part of a packet.
+    /// How many buffers of the receive queue had been used then, and whether its next buffer had a part of a packet.
     used: AtomicU64,
     is_within: AtomicBool,
     /// The first descriptor of the answer's buffer, and where the walk through it goes on.
@@ -115,8 +115,8 @@ pub(super) enum Answer {
     Claimed,
 }
 
-/// Answers a packet that `from` has transmitted, whose guest has the context identifier `own`. `source`: the transmit queue, and the packet's first descriptor.
-/// `begun`: what the last step has left of the answer, if it has begun one to this packet. The caller has claimed the direction to the peer `to`,
+/// Answers a packet that the device `from` has transmitted. `own`: the context identifier of that device's guest. `source`: the transmit queue, and the
+/// packet's first descriptor. `begun`: what the last step has kept of the answer, if that step has begun one to this packet. The caller has claimed the direction to the peer `to`,
 /// and not the peer's receive queue: no core has two of them, so none waits for another one without end.
 pub(super) fn give(
     packet: &Packet<'_>,

@@ -14,14 +14,14 @@ use super::queue::{Broken, Ring};
 /// In `in_buffer`, beside the bytes of the first buffer's header that are done: all buffers are full, and their number is written there.
 const ENDS: u32 = 1 << 31;
 
-/// A frame that is moved.
+/// A frame that is moved, in the sender's buffer.
 pub(super) struct Frame<'a> {
     form: Form,
     pub source: Source<'a, { HEADER as usize }>,
 }
 
 impl<'a> Frame<'a> {
-    /// The sender's buffer with this first descriptor, where the last step has stopped, or its beginning.
+    /// The frame in the sender's buffer with this first descriptor: the place where the last step has stopped, or its beginning.
     #[inline(always)]
     pub fn resume(form: Form, kept: &'a Kept, buffer: (&'a Ring<'a>, u16)) -> Self {
         Self {

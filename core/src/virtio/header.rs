@@ -52,7 +52,7 @@ impl Form {
 pub(super) enum Verdict {
     /// Its header has been passed on.
     Passed,
-    /// The frame is dropped: its header is one that no card may pass on, or the receiver's buffer has no room for the header.
+    /// The frame is dropped: its header asks for a segmentation that EL2 does not pass on, or the receiver's buffer has no room for the header.
     Dropped,
     /// It needs what the receiver has not accepted.
     Refused,

@@ -36,11 +36,11 @@ const MAX_PACKET: u32 = HEADER + 65_536;
 /// In the receiver's `bytes_in_buffer`, above the bytes of the packet: one more than the bytes of the header that have been written, once
 /// the payload has.
 const WRITTEN: u32 = 24;
-/// There, the element of the used ring has been written, too.
+/// The value in those bits if all of the header and the element of the used ring have been written.
 const HAS_ELEMENT: u32 = HEADER + 2;
 const _: () = assert!(MAX_PACKET < 1 << WRITTEN && HAS_ELEMENT <= u32::MAX >> WRITTEN);
 
-/// A packet of which the header has been read.
+/// A packet that is moved, in the sender's buffer.
 pub(super) struct Packet<'a>(pub Source<'a, { HEADER as usize }>);
 
 /// What becomes of a packet.
@@ -56,7 +56,7 @@ pub(super) enum Verdict {
 }
 
 impl<'a> Packet<'a> {
-    /// The sender's buffer with this first descriptor, where the last step has stopped.
+    /// The packet in the sender's buffer with this first descriptor: the place where the last step has stopped, or its beginning.
     #[inline(always)]
     pub fn resume(kept: &'a Kept, buffer: (&'a Ring<'a>, u16)) -> Self {
         Self(kept.resume(buffer))

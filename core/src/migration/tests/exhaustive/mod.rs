@@ -483,7 +483,7 @@ fn lives_under_steal_with_one_more_event() {
 
 #[test]
 fn lives_under_steal_with_two_real_time_cores() {
-    lives(packed::Policy::Steal, 0b011, 0b000, 2, 242_000);
+    lives(packed::Policy::Steal, 0b011, 0b000, 2, 243_000);
 }
 
 #[test]
