@@ -83,8 +83,10 @@ pub(super) fn is_overtaken<P: Platform>(state: &mut State<P>, platform: &mut P) 
 #[cold]
 #[inline(never)]
 pub(super) fn look_for_higher<P: Platform>(state: &mut State<P>, platform: &mut P) {
+    // First, because the work before has taken long, too. The priority mask is set even so: it holds lower bands back until the decision.
+    let is_interrupted = platform.is_interrupted();
     hold_lower_back(state, platform);
-    if platform.is_interrupted() {
+    if is_interrupted {
         take_interrupts(state, platform);
     }
 }

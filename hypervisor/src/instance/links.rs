@@ -129,7 +129,7 @@ impl Instance {
                 rung = rung.with(shared.gic.set_level(config.interrupt, high));
             });
         }
-        self.notify(guest, rung);
+        self.notify_later(guest, rung);
     }
 
     /// The life of `guest` has ended: the guest at the other end of this link is to know.
