@@ -177,7 +177,7 @@ fn needed(run: &Run) -> Vec<Role> {
     if run.machine.has_rt() {
         roles.push(Role::Rt);
     }
-    if run.machine.has_probe() {
+    if run.machine.probe_count() > 0 {
         roles.push(Role::Probe);
     }
     roles

@@ -27,9 +27,9 @@ pub const FIRST_RT: &str = "rt";
 pub struct Console {
     /// Facts of each `linux-result` line, in order.
     pub linux: Vec<Facts>,
-    /// Facts of the last `probe-result` line.
+    /// Facts of each `probe-result` line, in order.
     #[serde(default)]
-    pub probe: Option<Facts>,
+    pub probes: Vec<Facts>,
     /// Facts of the last `system-result` line.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub system: Option<Facts>,
@@ -81,7 +81,7 @@ impl Console {
             if let Some(rest) = after(text, LINUX_RESULT) {
                 console.linux.push(facts(rest));
             } else if let Some(rest) = after(text, PROBE_RESULT) {
-                console.probe = Some(facts(rest));
+                console.probes.push(facts(rest));
             } else if let Some(rest) = after(text, SYSTEM_RESULT) {
                 console.system = Some(facts(rest));
             } else if let Some(rest) = after(text, RT_RESULT) {

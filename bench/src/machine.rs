@@ -67,9 +67,12 @@ impl Machine {
         }
     }
 
-    /// Whether it has a probe.
-    pub fn has_probe(&self) -> bool {
-        matches!(self, Self::Spumone(system) if system.probe.is_some())
+    /// How many probes it has.
+    pub fn probe_count(&self) -> usize {
+        match self {
+            Self::Spumone(system) => system.probe.iter().chain(&system.probe_peer).count(),
+            _ => 0,
+        }
     }
 
     /// The files that it is started with, without those that each run makes.

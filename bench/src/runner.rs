@@ -3,7 +3,7 @@
 
 use crate::clock::{ClockReport, Function, MARK_BEGIN, MARK_END};
 use crate::code_names::CodeNames;
-use crate::console::Console;
+use crate::console::{Console, Facts};
 use crate::failure::Failure;
 use crate::machine::{self, LIMIT, Machine, Order, Run};
 use crate::project::Project;
@@ -224,9 +224,9 @@ fn judge(run: &Run, console: &Console, clock: &ClockReport) -> Result<(), String
     if linux && run.order != Order::RtFirst && console.linux.is_empty() {
         return Err("Linux gave no result".into());
     }
-    let failed = console.probe.as_ref().and_then(|it| it.get("failed"));
-    if run.machine.has_probe() && failed.map(String::as_str) != Some("0") {
-        return Err("the probe failed, or gave no result".into());
+    let is_good = |facts: &Facts| facts.get("failed").is_some_and(|it| it == "0");
+    if console.probes.len() < run.machine.probe_count() || !console.probes.iter().all(is_good) {
+        return Err("a probe failed, or gave no result".into());
     }
     match run.order {
         Order::RtFirst if !console.rt_first => {

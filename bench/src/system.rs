@@ -16,7 +16,12 @@ pub const LINUX: &str = "linux";
 /// The name of the second Linux.
 pub const PEER: &str = "peer";
 
-/// A system: real-time guests, at most one Linux with a peer, and one probe.
+/// The name of the probe.
+pub const PROBE: &str = "probe";
+/// The name of the second probe.
+pub const PROBE_PEER: &str = "probe-peer";
+
+/// A system: real-time guests, at most one Linux with a peer, and at most one probe with a peer.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct System {
     /// Number of cores.
@@ -42,6 +47,8 @@ pub struct System {
     pub links: Vec<Link>,
     /// The probe, if there is one.
     pub probe: Option<Probe>,
+    /// A second probe, with the name [`PROBE_PEER`].
+    pub probe_peer: Option<Probe>,
 }
 
 /// A real-time guest.
@@ -189,8 +196,10 @@ impl System {
             devices: device.map(Into::into).into_iter().collect(),
             ..Guest::default()
         });
-        let probe = self.probe.iter().map(|probe| Guest {
-            name: "probe".into(),
+        let probe = self.probe.iter().map(|it| (it, PROBE));
+        let probe_peer = self.probe_peer.iter().map(|it| (it, PROBE_PEER));
+        let probes = probe.chain(probe_peer).map(|(probe, name)| Guest {
+            name: name.into(),
             kind: "elf".into(),
             image: path(files.probe),
             memory: "64MiB".into(),
@@ -219,7 +228,7 @@ impl System {
                 mode,
                 cores_on: None,
             }),
-            guests: rt.chain(linux).chain(probe).collect(),
+            guests: rt.chain(linux).chain(probes).collect(),
         };
         description.to_toml("`spm bench`")
     }
@@ -253,6 +262,7 @@ mod tests {
                 bootargs: "suite=ipi".into(),
                 sets_power: false,
             }),
+            probe_peer: None,
         };
         let expected = r#"# Written by `spm bench`.
 seed = 1

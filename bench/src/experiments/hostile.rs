@@ -4,11 +4,12 @@
 use super::beside::{self, Periods};
 use super::dispatch::{self, Named};
 use super::{About, Defaults, Evaluation, Experiment, Plan, Table, Verdict, exits, yardstick};
+use crate::description::Link;
 use crate::machine::{Machine, Order, Run};
 use crate::plot::{Bar, BarPanel, Bars, Figure};
 use crate::results::Results;
 use crate::stats::{Spread, grouped};
-use crate::system::{Probe, Rt, System};
+use crate::system::{PROBE, PROBE_PEER, Probe, Rt, System};
 use serde_json::{Value, json};
 
 /// The figure.
@@ -23,6 +24,9 @@ const CORES: u32 = 3;
 const ATTACKER: [u32; 3] = [0, 0, 1];
 /// The attacker with as many vCPUs as a guest may have: five of them on core 0.
 const EIGHT: [u32; 8] = [0, 0, 0, 0, 0, 1, 1, 2];
+/// Another attacker at the other end of its links, where there are any.
+const PEER: [u32; 2] = [0, 1];
+const LINK_KINDS: [&str; 3] = ["memory", "network", "vsock"];
 const LINUX: [u32; 2] = [1, 2];
 /// The attack outlasts the measurement by so many milliseconds: the attacker is loaded meanwhile.
 const MORE_MS: u64 = 200;
@@ -49,6 +53,8 @@ enum Suite {
     Storm,
     /// `suite=ends`: it resets itself without end.
     Resets,
+    /// `suite=attack kind=NAME`, over links to another guest that does the same.
+    Links,
 }
 
 const fn attack(name: &'static str, what: &'static str) -> Attack {
@@ -72,6 +78,14 @@ const fn words(name: &'static str, what: &'static str) -> Attack {
         name,
         what,
         suite: Suite::Words,
+    }
+}
+
+const fn links(name: &'static str, what: &'static str) -> Attack {
+    Attack {
+        name,
+        what,
+        suite: Suite::Links,
     }
 }
 
@@ -165,7 +179,33 @@ const ATTACKS: &[Attack] = &[
         what: "resets itself without end",
         suite: Suite::Resets,
     },
+    links("link-signals", "signals over a memory link"),
+    links("link-registers", "accesses any register of its links"),
+    links(
+        "frames",
+        "exchanges frames in many parts over a network link",
+    ),
+    links(
+        "packets",
+        "exchanges packets in many parts over a vsock link",
+    ),
+    links(
+        "broken-chains",
+        "writes anything to the queues of its virtio devices",
+    ),
+    links(
+        "card-resets",
+        "resets its virtio devices while they exchange frames and packets",
+    ),
 ];
+
+/// The links between the attacker and its peer, where there are any.
+fn link(kind: &str) -> Link {
+    Link {
+        kind: kind.into(),
+        between: [PROBE.into(), PROBE_PEER.into()],
+    }
+}
 
 fn periods(plan: &Plan) -> Periods {
     Periods {
@@ -181,7 +221,7 @@ impl Attack {
         let name = self.name;
         let ms = periods(plan).length_us() / 1000 + MORE_MS;
         let bootargs = match self.suite {
-            Suite::Attack => format!("suite=attack kind={name} ms={ms}"),
+            Suite::Attack | Suite::Links => format!("suite=attack kind={name} ms={ms}"),
             Suite::Eight(kind) => format!("suite=attack kind={kind} ms={ms}"),
             Suite::Words => format!("suite=words attack={name} ms={ms} spis=32"),
             Suite::Storm => format!("suite=storm ms={ms} pending=32"),
@@ -200,6 +240,12 @@ impl Attack {
     fn run(&self, plan: &Plan) -> Result<Run, String> {
         let mut linux = yardstick::find("hackbench")?.linux(plan, LINUX.len() as u32, 0.1, 1);
         linux.homes = LINUX.to_vec();
+        let has_links = matches!(self.suite, Suite::Links);
+        let probe_peer = has_links.then(|| Probe {
+            homes: PEER.to_vec(),
+            ..self.probe(plan)
+        });
+        let kinds: &[&str] = if has_links { &LINK_KINDS } else { &[] };
         Ok(Run {
             label: self.name.into(),
             machine: Machine::Spumone(System {
@@ -208,6 +254,8 @@ impl Attack {
                 rt: vec![Rt::new(periods(plan).bootargs())],
                 linux: (!plan.quick).then_some(linux),
                 probe: Some(self.probe(plan)),
+                probe_peer,
+                links: kinds.iter().map(|kind| link(kind)).collect(),
                 ..System::default()
             }),
             disk_mib: 0,
@@ -420,7 +468,7 @@ fn method(plan: &Plan) -> Vec<String> {
         dispatch::definition(periods(plan), plan),
         format!(
             "Three cores, policy `{POLICY}`. Core 0 has the real-time guest, the task of which computes for a tenth of each period, and two vCPUs of the attacker. \
-             Core 1 has the third vCPU of the attacker and a vCPU of Linux. Core 2 has vCPUs of Linux only. Where the attacker has eight vCPUs, five are on core 0, two on core 1 and one on core 2. Linux boots and runs hackbench, and its result must be right."
+             Core 1 has the third vCPU of the attacker and a vCPU of Linux. Core 2 has vCPUs of Linux only. Where the attacker has eight vCPUs, five are on core 0, two on core 1 and one on core 2. Where it attacks over links, its peer is a second attacker, which does the same, with a vCPU on core 0 and one on core 1. Linux boots and runs hackbench, and its result must be right."
         ),
         "The attacker is a bare-metal program (`tests/guests/`): `suite=attack kind=NAME`, `suite=words`, `suite=storm`, `suite=ends`. It owns no \
          DMA device. All guests start together, so loading them is measured too."

@@ -149,16 +149,22 @@ pub(super) fn decide_in_full<P: Platform>(state: &mut State<P>, platform: &mut P
     platform.trace(TracePoint::Decide);
     let now = platform.now();
     wake_expired(state, platform, now);
+    let mut is_interrupted = false;
     if state.alarm_expired && !is_above_movable(state, platform) {
         // For a vCPU of a higher band, which does not wait for the end of this decision.
         state.alarm_expired = false;
         arm_alarm(state, platform);
+        // The way so far is long if many vCPUs have deadlines.
+        is_interrupted = look(state, platform, now);
+        if is_interrupted && let Some(now) = preempt_after_all(state, platform) {
+            return now;
+        }
     }
     let mut fetched = Fetched::NotTried;
     if !state.movable.is_empty() {
         fetched = fetch(state, platform, now);
     }
-    let is_interrupted = look(state, platform, now);
+    is_interrupted |= look(state, platform, now);
     // Else `wake_late` tries that, too.
     if state.alarm_expired
         && (is_interrupted || fetched == Fetched::Ended)

@@ -26,11 +26,13 @@ pub(super) fn preempt<P: Platform>(
     if may_defer || last.is_some_and(|id| state.loaded() != last && !is_kept(id)) {
         return None;
     }
+    // Below each vCPU that the short way chooses.
+    let lower = state.movable;
     let now;
     let id = match state.alarm_expired {
         true => {
             now = platform.now();
-            state.deadlines.highest_due(now)?
+            state.deadlines.highest_due(now, lower)?
         }
         false => {
             let id = state.scheduler.first_above_current()?;
@@ -39,7 +41,7 @@ pub(super) fn preempt<P: Platform>(
         }
     };
     let &VcpuFacts { band, .. } = platform.shared().vcpu(id)?;
-    if !state.alarm_expired && state.deadlines.is_any_due_from(band, now) {
+    if !state.alarm_expired && state.deadlines.is_any_due_from(band, now, lower) {
         return None;
     }
     let is_above_all = Level::of(Some(band)) > platform.shared().roles.highest_movable;

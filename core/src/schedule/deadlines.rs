@@ -10,6 +10,7 @@
 
 use super::{Band, Ticks, TimeSlice};
 use crate::bits::bits;
+use crate::sets::VcpuSet;
 use spumone_config::types::{MAX_VCPUS, VcpuId};
 
 /// Deadlines of the vCPUs of one core that are not loaded.
@@ -63,7 +64,11 @@ impl Deadlines {
 
     /// All deadlines, with the number of their vCPU.
     fn each(&self) -> impl Iterator<Item = (u32, Deadline)> {
-        bits(self.set).filter_map(|id| Some((id, *self.entries.get(id as usize)?)))
+        self.each_of(self.set)
+    }
+
+    fn each_of(&self, vcpus: u32) -> impl Iterator<Item = (u32, Deadline)> {
+        bits(vcpus).filter_map(|id| Some((id, *self.entries.get(id as usize)?)))
     }
 
     /// Removes the earliest deadline of the highest band that is due by `now`, and returns its vCPU, which the caller wakes. To be repeated
@@ -100,20 +105,21 @@ impl Deadlines {
         self.set == 0
     }
 
-    /// Whether a deadline of `band` or above is due by `now`.
+    /// Whether a deadline of `band` or above is due by `now`. Those of the vCPUs in `except` do not count.
     #[inline(always)]
-    pub fn is_any_due_from(&self, band: Band, now: Ticks) -> bool {
+    pub fn is_any_due_from(&self, band: Band, now: Ticks, except: VcpuSet) -> bool {
         // At most 32 times: vCPUs.
-        self.each()
+        self.each_of(self.set & !except.bits())
             .any(|(_, deadline)| deadline.at <= now && deadline.band >= band)
     }
 
-    /// The vCPU of the highest band among those whose deadlines are due by `now`. `None` if there is no such vCPU, or several of that band.
+    /// The vCPU of the highest band among those whose deadlines are due by `now`, without the vCPUs in `except`. `None` if there is no such vCPU, or
+    /// several of that band.
     #[inline(always)]
-    pub fn highest_due(&self, now: Ticks) -> Option<VcpuId> {
+    pub fn highest_due(&self, now: Ticks, except: VcpuSet) -> Option<VcpuId> {
         let (mut highest, mut is_only) = (None, false);
         // At most 32 times: vCPUs.
-        for (vcpu, Deadline { band, at }) in self.each() {
+        for (vcpu, Deadline { band, at }) in self.each_of(self.set & !except.bits()) {
             let rank = Some(band);
             let best = highest.map(|(_, band)| band);
             if at <= now && rank >= best {
@@ -251,12 +257,15 @@ mod tests {
     #[test]
     fn the_highest_due_deadline_is_the_only_one_of_its_band() {
         let mut deadlines = deadlines();
-        assert_eq!(deadlines.highest_due(Ticks(9)), None);
-        assert_eq!(deadlines.highest_due(Ticks(30)), Some(VcpuId(2)));
-        assert!(deadlines.is_any_due_from(band(2), Ticks(30)));
-        assert!(!deadlines.is_any_due_from(band(3), Ticks(30)));
+        assert_eq!(deadlines.highest_due(Ticks(9), VcpuSet::EMPTY), None);
+        assert_eq!(
+            deadlines.highest_due(Ticks(30), VcpuSet::EMPTY),
+            Some(VcpuId(2))
+        );
+        assert!(deadlines.is_any_due_from(band(2), Ticks(30), VcpuSet::EMPTY));
+        assert!(!deadlines.is_any_due_from(band(3), Ticks(30), VcpuSet::EMPTY));
         deadlines.set(VcpuId(3), band(2), Ticks(1));
-        assert_eq!(deadlines.highest_due(Ticks(30)), None);
+        assert_eq!(deadlines.highest_due(Ticks(30), VcpuSet::EMPTY), None);
     }
 
     #[test]

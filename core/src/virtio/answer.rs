@@ -142,6 +142,8 @@ pub(super) fn give(
         ring.begin_anew();
     }
     let mut target = if source.0.has_begun_answer() && begun.goes_on(&ring, is_within) {
+        // What the last step has kept is as it was.
+        looks.early()?;
         begun.resume(&ring)
     } else {
         packet.0.keep_if_stopped(looks.before_piece(), source)?;

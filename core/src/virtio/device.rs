@@ -261,11 +261,12 @@ impl Device {
         let first = match ring.to_give_back() {
             Some(first) => first,
             None => {
+                if looks.before_piece().is_err() {
+                    return Ok(Some(false));
+                }
                 let Some(first) = ring.next(memories)? else {
                     return Ok(None);
                 };
-                // The first piece of work, before which nothing stops.
-                let _ = looks.before_piece();
                 Self::write_event(&ring, first, memories)?;
                 first
             }

@@ -109,7 +109,7 @@ impl Direction {
         !is_in_vain && self.is_blocked.swap(false, Ordering::AcqRel)
     }
 
-    /// Moves one frame, or a part of it if `pause`, which is asked again and again meanwhile, says that the caller has something
+    /// Moves one frame, or a part of it if `pause`, which is asked before each piece of work, says that the caller has something
     /// else to do: the next step goes on from there.
     pub fn step(
         &self,

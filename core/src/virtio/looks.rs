@@ -19,12 +19,14 @@ impl From<Fault> for Stop {
 
 /// What tells a step that the core has something else to do.
 ///
-/// A step consists of pieces of work: it reads a descriptor, copies a stretch, or gives a buffer back. It looks before each piece but the first, and keeps the place
-/// where it stops. So it gets on however often the core is interrupted, and whatever parts the buffers have.
+/// A step consists of pieces of work: it reads a descriptor, copies a stretch, or gives a buffer back. It looks before each piece, and keeps the place
+/// where it stops. So it gets on unless it is stopped before its first piece, and whatever parts the buffers have.
 pub(super) struct Looks<P> {
     pause: P,
     /// Whether a piece of work was done.
     has_done: bool,
+    /// Whether it has looked since then.
+    has_looked: bool,
 }
 
 impl<P: FnMut() -> bool> Looks<P> {
@@ -33,6 +35,7 @@ impl<P: FnMut() -> bool> Looks<P> {
         Self {
             pause,
             has_done: false,
+            has_looked: false,
         }
     }
 
@@ -51,10 +54,21 @@ impl<P: FnMut() -> bool> Looks<P> {
         (self.pause)()
     }
 
+    /// Looks now instead of before the piece of work that comes next.
+    #[inline(always)]
+    pub fn early(&mut self) -> Result<(), Stop> {
+        if !self.has_looked && (self.pause)() {
+            return Err(Stop::Interrupted);
+        }
+        self.has_looked = true;
+        Ok(())
+    }
+
     /// A piece of work comes. The caller has kept, or keeps if this stops it, what was done before.
     #[inline(always)]
     pub fn before_piece(&mut self) -> Result<(), Stop> {
-        self.look()?;
+        self.early()?;
+        self.has_looked = false;
         self.has_done = true;
         Ok(())
     }

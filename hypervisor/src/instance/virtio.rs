@@ -14,7 +14,7 @@ use crate::guest::Guest;
 use crate::links::LinkMemories;
 use core::sync::atomic::Ordering;
 use spumone_config::GuestId;
-use spumone_config::packed::LinkEnd;
+use spumone_config::packed::{LinkEnd, LinkKind};
 use spumone_config::types::MAX_LINKS_PER_GUEST;
 use spumone_core::bits::bits;
 use spumone_core::console::Subject;
@@ -31,8 +31,9 @@ const FRAMES: u32 = 1;
 const OWN_LEVEL: u32 = FRAMES << MAX_LINKS_PER_GUEST;
 /// The same for the peer's device.
 const PEERS_LEVEL: u32 = OWN_LEVEL << MAX_LINKS_PER_GUEST;
-/// The peer at the other end of a memory link is to be given a signal, because the guest's life has begun.
-const PEERS_SIGNAL: u32 = PEERS_LEVEL << MAX_LINKS_PER_GUEST;
+/// The peer is to be told: by a signal over a memory link, because the guest's life has begun; else, because a driver at either end has broken
+/// the rules.
+const TELLS_PEER: u32 = PEERS_LEVEL << MAX_LINKS_PER_GUEST;
 /// In [`Guest::broken_virtio`]: the driver of link 0 has not accepted what frames for it need.
 const REFUSES: u32 = 1 << MAX_LINKS_PER_GUEST;
 
@@ -98,13 +99,18 @@ impl Instance {
     /// vCPU passes it on when it is entered, or one of the peer does.
     fn publish_peers(&mut self, guest: &Guest, index: usize, end: &LinkEnd) {
         if cpu::interrupt_pending() {
-            let peer = self.platform.machine.guest(end.peer);
-            guest.due.fetch_or(PEERS_LEVEL << index, Ordering::AcqRel);
-            let own = OWN_LEVEL << end.peer_link;
-            peer.due.fetch_or(own, Ordering::AcqRel);
+            self.publishes_peers_later(guest, index, end);
         } else {
             self.publish_virtio(end.peer, usize::from(end.peer_link));
         }
+    }
+
+    /// The level of the peer's device is to be passed on. Whichever of the two guests comes first does so: this vCPU may be preempted before it can.
+    fn publishes_peers_later(&self, guest: &Guest, index: usize, end: &LinkEnd) {
+        let peer = self.platform.machine.guest(end.peer);
+        peer.due
+            .fetch_or(OWN_LEVEL << end.peer_link, Ordering::AcqRel);
+        guest.due.fetch_or(PEERS_LEVEL << index, Ordering::AcqRel);
     }
 
     /// The devices of the running vCPU's guest have something to do: passes interrupts on, and moves frames unless the vCPU has an
@@ -160,7 +166,10 @@ impl Instance {
                 continue;
             };
             match 1 << bit {
-                PEERS_SIGNAL.. => self.signal_peer(id, index),
+                TELLS_PEER.. => match end.kind {
+                    LinkKind::Memory { .. } => self.signal_peer(id, index),
+                    _ => self.tell_both_ends(id, index, end),
+                },
                 PEERS_LEVEL.. => {
                     let peer = self.platform.machine.guest(end.peer);
                     let own = OWN_LEVEL << end.peer_link;
@@ -214,27 +223,32 @@ impl Instance {
                 if interrupt_sender && device.raise() {
                     due |= OWN_LEVEL;
                 }
-                if interrupt_receiver && peers.raise() {
-                    due |= PEERS_LEVEL;
-                    // Whichever of the two guests comes first passes it on: this vCPU may be preempted before it can.
-                    let own = OWN_LEVEL << end.peer_link;
-                    peer.due.fetch_or(own, Ordering::AcqRel);
+                let raises_peers = interrupt_receiver && peers.raise();
+                if raises_peers {
+                    self.publishes_peers_later(guest, index, end);
                 }
                 guest.due.fetch_or(due << index, Ordering::AcqRel);
-                return due == FRAMES;
+                return due == FRAMES && !raises_peers;
             }
             Step::Refused { interrupt_sender } => {
-                transmit(guest, index);
+                let mut due = FRAMES;
                 if interrupt_sender && device.raise() {
-                    self.publish_virtio(id, index);
+                    due |= OWN_LEVEL;
                 }
+                guest.due.fetch_or(due << index, Ordering::AcqRel);
                 self.report_refused(end);
             }
-            Step::Broken(End::Sender) => self.virtio_broken(id, index),
+            Step::Broken(End::Sender) => {
+                let due = OWN_LEVEL | TELLS_PEER;
+                guest.due.fetch_or(due << index, Ordering::AcqRel);
+                self.report_broken(id, index);
+            }
             Step::Broken(End::Receiver) => {
                 // Its device is down from now on: the frames are dropped.
-                transmit(guest, index);
-                self.virtio_broken(end.peer, usize::from(end.peer_link));
+                let due = FRAMES | TELLS_PEER;
+                guest.due.fetch_or(due << index, Ordering::AcqRel);
+                self.publishes_peers_later(guest, index, end);
+                self.report_broken(end.peer, usize::from(end.peer_link));
             }
         }
         false
@@ -249,15 +263,27 @@ impl Instance {
         }
     }
 
-    /// A driver has broken the rules: its device is down until the driver resets it.
-    fn virtio_broken(&mut self, guest: GuestId, index: usize) {
+    /// A driver has broken the rules: its device is down until the driver resets it. Says so once in the guest's life.
+    fn report_broken(&mut self, guest: GuestId, index: usize) {
         let shared = self.platform.machine.guest(guest);
         let bit = 1 << index;
         if shared.broken_virtio.fetch_or(bit, Ordering::Relaxed) & bit == 0 {
             self.say_of(guest, Subject::BreaksRules(index as u8));
         }
-        self.publish_virtio(guest, index);
-        self.tell_peer(guest, index);
+    }
+
+    /// The device at one end of the link is down, because its driver has broken the rules: the other end is to know. The levels are passed on
+    /// afterwards.
+    fn tell_both_ends(&mut self, id: GuestId, index: usize, end: &LinkEnd) {
+        let guest = self.platform.machine.guest(id);
+        let peer = self.platform.machine.guest(end.peer);
+        let place = usize::from(end.peer_link);
+        if !is_up(guest, index) && self.tells_peer(id, index) {
+            self.publishes_peers_later(guest, index, end);
+        }
+        if !is_up(peer, place) && self.tells_peer(end.peer, place) {
+            guest.due.fetch_or(OWN_LEVEL << index, Ordering::AcqRel);
+        }
     }
 
     /// A device has buffers again: if frames wait for them, a vCPU of the guest that transmits is to move them. It is woken by
@@ -337,7 +363,7 @@ impl Instance {
         device.publish(|high| {
             rung = rung.with(shared.gic.set_level(end.interrupt, high));
         });
-        self.notify(guest, rung);
+        self.notify_later(guest, rung);
     }
 
     /// The life of `guest` has ended: its device of this link, if it is one, is down.
@@ -359,11 +385,17 @@ impl Instance {
     }
 }
 
-/// Has a vCPU of the guest signal the peers of all its links: its life has begun.
+/// Has a vCPU of the guest signal the peers of its memory links: its life has begun.
 pub(super) fn signal_peers(guest: &Guest) {
     const _: () = assert!(4 * MAX_LINKS_PER_GUEST <= u32::BITS as usize);
-    let links = (1 << guest.config.links.len()) - 1;
-    guest.due.fetch_or(links * PEERS_SIGNAL, Ordering::AcqRel);
+    let mut due = 0;
+    // At most 8 times: links.
+    for (index, end) in guest.config.links.iter().enumerate() {
+        if let LinkKind::Memory { .. } = end.kind {
+            due |= TELLS_PEER << index;
+        }
+    }
+    guest.due.fetch_or(due, Ordering::AcqRel);
 }
 
 /// Has a vCPU of the guest move frames from this device.

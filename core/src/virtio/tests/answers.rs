@@ -4,7 +4,7 @@
 mod any_order;
 mod queues;
 
-use super::driver::{BASE, Driver, Link, Memory};
+use super::driver::{BASE, Driver, Link, Memory, after_a_piece};
 use super::packets::{DATA, DEVICES, HEADER, OWN, PEER, RESET, STREAM, bytes, header, word};
 use crate::virtio::registers::*;
 use crate::virtio::{Direction, End, Memories, Step};
@@ -209,7 +209,10 @@ impl Both {
     /// Of the peer's packet, the first stretch is moved.
     fn peer_moves_a_part(&mut self) {
         for _ in 0..6 {
-            assert!(matches!(self.step_back(|| true), Step::Moved { .. }));
+            assert!(matches!(
+                self.step_back(after_a_piece(true)),
+                Step::Moved { .. }
+            ));
         }
     }
 
@@ -447,7 +450,7 @@ fn a_request_whose_peer_begins_anew_meanwhile_is_answered() {
     both.sends(&control(PEER.into(), REQUEST));
     // Its header has been read, and a buffer for it has been found.
     for _ in 0..4 {
-        assert!(matches!(both.step(|| true), Step::Moved { .. }));
+        assert!(matches!(both.step(after_a_piece(true)), Step::Moved { .. }));
     }
     both.peer_goes_down();
     both.peer_comes_up();

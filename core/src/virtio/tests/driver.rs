@@ -163,12 +163,12 @@ impl Link {
         self.step_until(|| false)
     }
 
-    /// A step that pauses as soon as it may.
+    /// A step that pauses after its first piece of work.
     pub fn short_step(&mut self) -> Step {
-        self.step_until(|| true)
+        self.step_until(after_a_piece(true))
     }
 
-    /// Steps that pause as soon as they may, until there is nothing to do.
+    /// Steps that pause after their first piece of work, until there is nothing to do.
     pub fn short_steps(&mut self) {
         while let Step::Moved { .. } = self.short_step() {}
     }
@@ -443,4 +443,10 @@ impl Driver {
         );
         Some(content)
     }
+}
+
+/// Has a step do its first piece of work, and pause then, or not at all.
+pub fn after_a_piece(pauses: bool) -> impl FnMut() -> bool {
+    let mut is_after = false;
+    move || core::mem::replace(&mut is_after, true) && pauses
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Frames between two drivers that follow the rules.
 
-use super::driver::{Driver, Link};
+use super::driver::{Driver, Link, after_a_piece};
 use crate::virtio::{End, Step};
 use proptest::prelude::*;
 use std::collections::VecDeque;
@@ -179,7 +179,7 @@ proptest! {
                 }
                 Event::Step { pauses } => {
                     let can_move = !under_way.is_empty() && offered > 0 || to_come_back > 0;
-                    match link.step_until(|| pauses) {
+                    match link.step_until(after_a_piece(pauses)) {
                         Step::Moved { .. } => {
                             prop_assert!(can_move || pauses);
                             if let Some(received) = receiver.take(&link) {

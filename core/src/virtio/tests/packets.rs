@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Packets of sockets between two drivers, of which the second test's break rules.
 
-use super::driver::{AVAILABLE, BASE, BUFFERS, Driver, Link, Memory, SECOND, SIZE};
+use super::driver::{AVAILABLE, BASE, BUFFERS, Driver, Link, Memory, SECOND, SIZE, after_a_piece};
 use super::fuzz::Random;
 use crate::virtio::registers::*;
 use crate::virtio::{Effect, End, Kind, Memories, Step};
@@ -294,7 +294,13 @@ proptest! {
             }
             receiver.add(&mut link, &[*first, HEADER as u32 + second], &[]);
             let _ = link.may_go_on();
-            while let Step::Moved { .. } = link.step_until(|| pauses.next() == Some(true)) {}
+            loop {
+                    let mut is_after = after_a_piece(true);
+                    let step = link.step_until(|| is_after() && pauses.next() == Some(true));
+                    let Step::Moved { .. } = step else {
+                        break;
+                    };
+                }
             while sender.take(&link).is_some() {}
             while let Some(packet) = receiver.take(&link) {
                 prop_assert_eq!(word(&packet, 24) as usize, packet.len() - HEADER);
@@ -413,9 +419,12 @@ fn drivers_that_change_everything_meanwhile_break_only_themselves() {
                 }
                 let before = link.memory.accesses.get();
                 let mut memory = Changing::new(&mut link.memory, &mut random, Some(OWN));
-                let step =
-                    link.direction
-                        .step(&link.devices[0], &link.devices[1], &mut memory, || true);
+                let step = link.direction.step(
+                    &link.devices[0],
+                    &link.devices[1],
+                    &mut memory,
+                    after_a_piece(true),
+                );
                 // Two walks of the receiver's buffer, one of the sender's, and the used rings.
                 assert!(link.memory.accesses.get() - before <= 3 * 24 + 8);
                 outcomes[match step {

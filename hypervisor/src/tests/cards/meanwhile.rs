@@ -56,9 +56,15 @@ fn a_card_keeps_its_queues_while_a_core_moves_a_frame_of_it() {
         assert!(has_queue(), "a core may be reading it");
     };
     let mut held = Held(RefCell::new(&mut meanwhile), BREAKS);
-    let _ = from.outbound[0].step(&from.virtio[0], &to.virtio[0], &mut held, || true);
+    let _ = from.outbound[0].step(&from.virtio[0], &to.virtio[0], &mut held, after_a_piece());
     write(&mut bench, 1, STATUS, 0);
     assert!(!has_queue());
+}
+
+/// Has a step stop after its first piece of work.
+fn after_a_piece() -> impl FnMut() -> bool {
+    let mut is_after = false;
+    move || core::mem::replace(&mut is_after, true)
 }
 
 /// The core that waits to load a guest takes interrupts for more urgent guests meanwhile; and it does not begin to
@@ -86,7 +92,7 @@ fn interrupts_are_taken_while_a_guest_waits_to_be_loaded() {
         loaded = bench.life(1) != life;
     };
     let mut held = Held(RefCell::new(&mut meanwhile), BREAKS);
-    let _ = from.outbound[0].step(&from.virtio[0], &to.virtio[0], &mut held, || true);
+    let _ = from.outbound[0].step(&from.virtio[0], &to.virtio[0], &mut held, after_a_piece());
     assert!(!loaded, "its memory is loaded while a core may write to it");
     assert!(urgent > 0, "the urgent guest waits for the loading");
 }
@@ -104,7 +110,7 @@ fn a_core_that_finds_another_one_moving_a_frame_tries_again() {
         bench.iterations(20);
     };
     let mut held = Held(RefCell::new(&mut meanwhile), FINDS_NONE);
-    let _ = from.outbound[0].step(&from.virtio[0], &to.virtio[0], &mut held, || true);
+    let _ = from.outbound[0].step(&from.virtio[0], &to.virtio[0], &mut held, after_a_piece());
     bench.iterations(40);
     assert_eq!(received(&mut bench, 1, 0, 7), b"a frame");
 }

@@ -7,6 +7,7 @@
 
 pub mod alias;
 pub mod bootargs;
+pub mod cards;
 pub mod cpus;
 pub mod entry;
 pub mod gic;

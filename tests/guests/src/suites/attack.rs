@@ -2,6 +2,7 @@
 //! `suite=attack kind=KIND ms=N`: all CPUs do the same thing without end, for `ms=` milliseconds (default 1000): something that costs
 //! the hypervisor time, or that might confuse it. A guest of a higher priority on the same cores must not notice.
 
+use super::link_attacks;
 use crate::machine::gic::{GICD, GICR, REDISTRIBUTOR_SIZE};
 use crate::machine::mmio;
 use crate::machine::psci::{Conduit, call, call_by, function, power};
@@ -62,7 +63,7 @@ const MEMORY: u64 = 0x4000_0000;
 const LINE: u64 = 64;
 
 /// What a CPU does again and again; it may draw random numbers.
-type Attack = fn(&mut Random);
+pub(super) type Attack = fn(&mut Random);
 
 /// The attacks by name. The figure `hostile` runs them (`bench/src/experiments/hostile.rs`).
 const ATTACKS: &[(&str, Attack)] = &[
@@ -261,6 +262,11 @@ const ATTACKS: &[(&str, Attack)] = &[
 /// Attacks of CPU 0, during which the other CPUs are on for a short time only.
 const STARTS: &[(&str, fn())] = &[("cpu-on-off", start_and_stop), ("powerdown", power_down)];
 
+/// All attacks that all CPUs do.
+fn attacks() -> impl Iterator<Item = &'static (&'static str, Attack)> {
+    ATTACKS.iter().chain(link_attacks::ATTACKS)
+}
+
 /// Runs the suite.
 pub fn run() {
     gic::start_distributor();
@@ -275,9 +281,10 @@ fn attack(kind: &str) -> Verdict {
     if let Some((_, start)) = STARTS.iter().find(|(name, _)| *name == kind) {
         start();
     } else {
-        let index = ATTACKS.iter().position(|(name, _)| *name == kind);
+        let index = attacks().position(|(name, _)| *name == kind);
         check!(index.is_some(), "there is no attack {kind}");
         KIND.store(index.unwrap_or_default(), Ordering::Relaxed);
+        link_attacks::prepare();
         let count = cpus::start_all();
         for cpu in 1..count {
             cpus::begin(cpu, work);
@@ -297,7 +304,9 @@ fn is_over() -> bool {
 }
 
 fn work() {
-    let (_, attack) = ATTACKS[KIND.load(Ordering::Relaxed) % ATTACKS.len()];
+    let Some((_, attack)) = attacks().nth(KIND.load(Ordering::Relaxed)) else {
+        return;
+    };
     let mut random = Random::new(now() << 8 | cpu() as u64);
     interrupts::with_handler(end_at_once, || {
         while !is_over() {
@@ -315,7 +324,7 @@ fn work() {
 }
 
 /// Takes the interrupts that are pending now.
-fn take() {
+pub(super) fn take() {
     unmask();
     barrier();
     mask();
@@ -327,6 +336,7 @@ fn end_at_once(_line: interrupts::Line) {
     for timer in [Timer::Virtual, Timer::Physical] {
         timer.stop();
     }
+    link_attacks::acknowledge();
     msr!(ICC_EOIR0_EL1, other);
     gic::end(interrupt);
 }

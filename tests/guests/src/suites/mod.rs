@@ -15,6 +15,7 @@ mod hidden;
 mod hostile;
 mod instructions;
 mod ipi;
+mod link_attacks;
 mod lives;
 mod modes;
 mod power;

@@ -122,13 +122,13 @@ fn act(both: &mut Both, model: &mut Model, action: Action) {
         Action::Offer(size) => both.offers(size),
         Action::PeerOffers(size) if both.is_peer_up() => both.peer_offers(size),
         Action::Step(pauses) => {
-            let step = both.step(|| pauses);
+            let step = both.step(after_a_piece(pauses));
             let transmit = both.link.devices[0].transmit_ring();
             model.has_begun |= transmit.is_some_and(|it| it.taken() > 0);
             assert!(!matches!(step, Step::Broken(_) | Step::Claimed), "{step:?}");
         }
         Action::StepBack(pauses) => {
-            let step = both.step_back(|| pauses);
+            let step = both.step_back(after_a_piece(pauses));
             assert!(!matches!(step, Step::Broken(_) | Step::Claimed), "{step:?}");
         }
         Action::PeerGoesDown => {

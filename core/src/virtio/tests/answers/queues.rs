@@ -172,7 +172,7 @@ fn steps_end_whatever_queue_a_driver_takes_away() {
                 both.sends(&large);
                 both.sends(&control(OTHER.into(), REQUEST));
                 for _ in 0..steps {
-                    let _ = both.step(|| true);
+                    let _ = both.step(after_a_piece(true));
                 }
                 let _ = both.link.devices[0].peer_changed(false);
                 for ready in [0, 1, 0] {
@@ -196,13 +196,13 @@ fn an_answer_arrives_though_the_peer_has_used_its_buffer_meanwhile() {
             both.offers(4096);
             both.sends(&control(OTHER.into(), REQUEST));
             for _ in 0..steps {
-                let _ = both.step(|| true);
+                let _ = both.step(after_a_piece(true));
             }
             let mut packet = header(OWN.into(), 100, STREAM, 0);
             packet.extend(bytes(100));
             both.peer_sends(&packet);
             for _ in 0..peers_steps {
-                let _ = both.step_back(|| true);
+                let _ = both.step_back(after_a_piece(true));
             }
             both.peer_goes_down();
             both.due[0] = true;
@@ -226,7 +226,7 @@ fn an_answer_and_a_packet_of_which_the_queue_comes_back_do_not_mix() {
             packet.extend(bytes(100));
             both.peer_sends(&packet);
             for _ in 0..peers_steps {
-                let _ = both.step_back(|| true);
+                let _ = both.step_back(after_a_piece(true));
             }
             let write = |both: &Both, ready| {
                 let _ = both.link.devices[1].write(QUEUE_SEL, 1);
@@ -235,7 +235,7 @@ fn an_answer_and_a_packet_of_which_the_queue_comes_back_do_not_mix() {
             write(&both, 0);
             both.sends(&control(OTHER.into(), REQUEST));
             for _ in 0..steps {
-                let _ = both.step(|| true);
+                let _ = both.step(after_a_piece(true));
             }
             write(&both, 1);
             for _ in 0..20 {

@@ -12,7 +12,7 @@ mod memory;
 mod random;
 mod walk;
 
-use super::driver::{Driver, number};
+use super::driver::{Driver, after_a_piece, number};
 use super::oracle::{Card, Queue};
 use crate::virtio::link_for_tests::NETWORK_CARD;
 use crate::virtio::registers::*;
@@ -242,7 +242,10 @@ impl Fuzz<'_> {
         let mut interrupts = [false; 2];
         for _ in 0..MOST_ACCESSES {
             let before = self.guests().accesses;
-            let pause = || once_in > 0 && pauses.once_in(once_in);
+            // A step that is always stopped before its first piece of work does not get on, and one that has begun no frame has none.
+            let may_stop = once_in > 1 && self.is_within_frame();
+            let mut is_after = after_a_piece(once_in > 0);
+            let pause = || (is_after() || may_stop) && pauses.once_in(once_in);
             let step = direction.step(&devices[0], &devices[1], &mut self.memory, pause);
             assert!(!direction.is_claimed());
             if once_in == 1 {

@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The virtio devices of this guest's links (Virtio 1.2, section 4.2; docs/links.md): its registers and its queues, to be used well or badly.
+
+use super::bootargs;
+use super::mmio::{read16, read32, write16, write32, write64};
+use core::cell::UnsafeCell;
+use core::sync::atomic::{AtomicU64, Ordering};
+use dtoolkit::fdt::Fdt;
+use dtoolkit::{Node, Property};
+
+/// Entries of each queue.
+pub const ENTRIES: u16 = 256;
+/// The queue of what this guest receives, and that of what it transmits.
+pub const RECEIVES: u32 = 0;
+pub const TRANSMITS: u32 = 1;
+/// Queues of a device: a socket device has one for events, too.
+const QUEUES: u32 = 3;
+/// Descriptor flags (section 2.7.5): another part follows, and the device writes to it.
+pub const NEXT: u16 = 1 << 0;
+pub const WRITE: u16 = 1 << 1;
+/// Bytes of the buffer of a card, and of those that it receives to. All chains of descriptors are over the same bytes.
+pub const BUFFER_SIZE: u64 = 0x2_0000;
+
+/// Registers by their offsets.
+mod register {
+    pub const DEVICE_ID: u64 = 0x008;
+    pub const DRIVER_FEATURES: u64 = 0x020;
+    pub const DRIVER_FEATURES_SEL: u64 = 0x024;
+    pub const QUEUE_SEL: u64 = 0x030;
+    pub const QUEUE_NUM: u64 = 0x038;
+    pub const QUEUE_READY: u64 = 0x044;
+    pub const QUEUE_NOTIFY: u64 = 0x050;
+    pub const INTERRUPT_ACK: u64 = 0x064;
+    pub const STATUS: u64 = 0x070;
+    pub const QUEUE_DESC_LOW: u64 = 0x080;
+    pub const QUEUE_DRIVER_LOW: u64 = 0x090;
+    pub const QUEUE_DEVICE_LOW: u64 = 0x0a0;
+    pub const CONFIG: u64 = 0x100;
+}
+
+/// `DeviceID` of a socket device.
+const SOCKET: u32 = 19;
+/// `VIRTIO_F_VERSION_1` and, of a socket device, `VIRTIO_VSOCK_F_STREAM`, in the upper and in the lower half of the features.
+const VERSION_1: u32 = 1 << 0;
+const STREAM: u32 = 1 << 0;
+/// `Status`: `ACKNOWLEDGE`, `DRIVER`, `DRIVER_OK`, `FEATURES_OK`, `DEVICE_NEEDS_RESET`.
+const ACKNOWLEDGE: u32 = 1 << 0;
+const DRIVER: u32 = 1 << 1;
+const DRIVER_OK: u32 = 1 << 2;
+const FEATURES_OK: u32 = 1 << 3;
+const NEEDS_RESET: u32 = 1 << 6;
+/// `InterruptACK`: all causes.
+const ALL_CAUSES: u32 = 0b11;
+
+/// Most devices that this program drives.
+const MAX_CARDS: usize = 2;
+/// Where the parts of a queue are in its memory, and the bytes of that.
+const DRIVER_AREA: u64 = 0x1000;
+const DEVICE_AREA: u64 = 0x2000;
+const QUEUE_SIZE: u64 = 0x3000;
+const QUEUES_SIZE: u64 = QUEUE_SIZE * QUEUES as u64;
+const AREA_SIZE: usize = (QUEUES_SIZE + BUFFER_SIZE) as usize;
+/// Offset of the index in the driver's and in the device's area, and of the first entry.
+const INDEX: u64 = 2;
+const FIRST: u64 = 4;
+const DESCRIPTOR_SIZE: u64 = 16;
+
+/// Memory of the queues and buffers of a device.
+#[repr(C, align(4096))]
+struct Area(UnsafeCell<[u8; AREA_SIZE]>);
+
+// SAFETY: only its address is taken. Its contents are read and written with the accesses of `mmio`, by all CPUs and by the device.
+unsafe impl Sync for Area {}
+
+static AREAS: [Area; MAX_CARDS] = [const { Area(UnsafeCell::new([0; AREA_SIZE])) }; MAX_CARDS];
+
+/// A descriptor.
+#[derive(Clone, Copy)]
+pub struct Descriptor {
+    /// The guest-physical address of the part.
+    pub address: u64,
+    /// Its bytes.
+    pub length: u32,
+    /// [`NEXT`], [`WRITE`].
+    pub flags: u16,
+    /// The next part of the chain.
+    pub next: u16,
+}
+
+/// A device.
+#[derive(Clone, Copy)]
+pub struct Card {
+    registers: u64,
+    area: u64,
+}
+
+/// The addresses of the devices' registers; 0: there is no such device.
+static REGISTERS: [AtomicU64; MAX_CARDS] = [const { AtomicU64::new(0) }; MAX_CARDS];
+
+/// Finds the first [`MAX_CARDS`] devices in the device tree. Before [`all`].
+pub fn find() {
+    let Some(tree) = bootargs::tree() else {
+        return;
+    };
+    for (place, registers) in REGISTERS.iter().enumerate() {
+        registers.store(
+            registers_of(&tree, place).unwrap_or_default(),
+            Ordering::Relaxed,
+        );
+    }
+}
+
+/// The devices that were found.
+pub fn all() -> impl Iterator<Item = Card> + Clone {
+    let cards = REGISTERS.iter().zip(&AREAS).map(|(registers, area)| Card {
+        registers: registers.load(Ordering::Relaxed),
+        area: area.0.get() as u64,
+    });
+    cards.filter(|card| card.registers != 0)
+}
+
+fn registers_of(tree: &Fdt<'static>, place: usize) -> Option<u64> {
+    let mut nodes = tree
+        .root()
+        .children()
+        .filter(|node| node.name().starts_with("virtio_mmio"));
+    let node = nodes.nth(place)?;
+    let property = node.property("reg")?;
+    let (start, _) = property.value().split_first_chunk::<8>()?;
+    Some(u64::from_be_bytes(*start))
+}
+
+impl Card {
+    fn write(&self, register: u64, value: u32) {
+        write32(self.registers + register, value);
+    }
+
+    /// Whether it is a socket device; else it is a network card.
+    pub fn is_socket(&self) -> bool {
+        read32(self.registers + register::DEVICE_ID) == SOCKET
+    }
+
+    /// The address of its registers.
+    pub fn registers(&self) -> u64 {
+        self.registers
+    }
+
+    /// A word of its configuration: of a socket device, the first one is this guest's context identifier.
+    pub fn configuration(&self) -> u32 {
+        read32(self.registers + register::CONFIG)
+    }
+
+    /// Whether it is up, and has found no fault of its driver.
+    pub fn is_up(&self) -> bool {
+        let status = read32(self.registers + register::STATUS);
+        status & (DRIVER_OK | NEEDS_RESET) == DRIVER_OK
+    }
+
+    /// Turns it off.
+    pub fn reset(&self) {
+        self.write(register::STATUS, 0);
+    }
+
+    /// Resets it, and sets it up with empty queues.
+    pub fn start(&self) {
+        self.reset();
+        self.write(register::STATUS, ACKNOWLEDGE | DRIVER);
+        let is_socket = self.is_socket();
+        for (half, features) in [(0, if is_socket { STREAM } else { 0 }), (1, VERSION_1)] {
+            self.write(register::DRIVER_FEATURES_SEL, half);
+            self.write(register::DRIVER_FEATURES, features);
+        }
+        self.write(register::STATUS, ACKNOWLEDGE | DRIVER | FEATURES_OK);
+        for queue in 0..QUEUES - u32::from(!is_socket) {
+            let area = self.queue(queue);
+            write32(area + DRIVER_AREA, 0);
+            write32(area + DEVICE_AREA, 0);
+            self.write(register::QUEUE_SEL, queue);
+            self.write(register::QUEUE_NUM, ENTRIES.into());
+            for (low, address) in [
+                (register::QUEUE_DESC_LOW, area),
+                (register::QUEUE_DRIVER_LOW, area + DRIVER_AREA),
+                (register::QUEUE_DEVICE_LOW, area + DEVICE_AREA),
+            ] {
+                self.write(low, address as u32);
+                self.write(low + 4, (address >> 32) as u32);
+            }
+            self.write(register::QUEUE_READY, 1);
+        }
+        let all = ACKNOWLEDGE | DRIVER | FEATURES_OK | DRIVER_OK;
+        self.write(register::STATUS, all);
+    }
+
+    fn queue(&self, queue: u32) -> u64 {
+        self.area + QUEUE_SIZE * u64::from(queue % QUEUES)
+    }
+
+    /// The buffer of what a queue transmits or receives, of [`BUFFER_SIZE`] / 2 bytes.
+    pub fn buffer(&self, queue: u32) -> u64 {
+        self.area + QUEUES_SIZE + BUFFER_SIZE / 2 * u64::from(queue & 1)
+    }
+
+    /// Writes a descriptor.
+    pub fn describe(&self, queue: u32, index: u16, descriptor: Descriptor) {
+        let Descriptor {
+            address,
+            length,
+            flags,
+            next,
+        } = descriptor;
+        let at = self.queue(queue) + DESCRIPTOR_SIZE * u64::from(index % ENTRIES);
+        write64(at, address);
+        write32(at + 8, length);
+        write16(at + 12, flags);
+        write16(at + 14, next);
+    }
+
+    /// How many chains have been offered.
+    pub fn offered(&self, queue: u32) -> u16 {
+        read16(self.queue(queue) + DRIVER_AREA + INDEX)
+    }
+
+    /// How many chains have been offered and not been used yet.
+    pub fn outstanding(&self, queue: u32) -> u16 {
+        let used = read16(self.queue(queue) + DEVICE_AREA + INDEX);
+        self.offered(queue).wrapping_sub(used)
+    }
+
+    /// Offers the chain that begins with this descriptor, and says that `count` have been offered more than before.
+    pub fn offer(&self, queue: u32, head: u16, count: u16) {
+        let area = self.queue(queue) + DRIVER_AREA;
+        let index = self.offered(queue);
+        write16(area + FIRST + 2 * u64::from(index % ENTRIES), head);
+        super::sysreg::barrier();
+        write16(area + INDEX, index.wrapping_add(count));
+    }
+
+    /// Notifies the device of a queue.
+    pub fn notify(&self, queue: u32) {
+        self.write(register::QUEUE_NOTIFY, queue);
+    }
+
+    /// Takes its interrupt back.
+    pub fn acknowledge(&self) {
+        self.write(register::INTERRUPT_ACK, ALL_CAUSES);
+    }
+}
