@@ -223,12 +223,13 @@ fn must_end<P: Platform>(state: &mut State<P>, platform: &mut P) -> Option<Fetch
     if is_urgent(state, platform) {
         return Some(Fetched::PutOff);
     }
-    if !platform.is_interrupted() {
-        return None;
+    if platform.is_interrupted() {
+        take_interrupts(state, platform);
+        let must_end = state.alarm_expired || is_above_movable(state, platform);
+        return must_end.then_some(Fetched::Ended);
     }
-    take_interrupts(state, platform);
-    let must_end = state.alarm_expired || is_above_movable(state, platform);
-    must_end.then_some(Fetched::Ended)
+    // It may have expired at a look before.
+    state.alarm_expired.then_some(Fetched::Ended)
 }
 
 /// Whether a vCPU above the lowest band that moves waits for the decision. Before it the core takes only interrupts for a still higher band.

@@ -57,6 +57,9 @@ pub struct Device {
     generation: AtomicU32,
     /// The peer's sockets are gone, and the driver is to be told by an event.
     is_reset_due: AtomicBool,
+    /// The driver has no buffer for that event, and notifies the device of one. Set before the queue is looked at, taken back if it has a buffer
+    /// and when the driver notifies. So a step looks at a queue without buffers once, and does not spend its first piece of work on it each time.
+    awaits_event_buffer: AtomicBool,
     /// Whether a core uses the receive queue of a socket device: the peer's packets go there, and answers to this guest's own packets.
     is_receiving: AtomicBool,
     /// An answer waits for a buffer in the receive queue. Set before the queue is looked at again, taken when the driver notifies the
@@ -79,6 +82,7 @@ impl Device {
                 interrupts: AtomicU32::new(0),
                 generation: AtomicU32::new(0),
                 is_reset_due: AtomicBool::new(false),
+                awaits_event_buffer: AtomicBool::new(false),
                 is_receiving: AtomicBool::new(false),
                 is_answer_waiting: AtomicBool::new(false),
                 queues: [Queue::new(), Queue::new(), Queue::new()],
@@ -147,7 +151,15 @@ impl Device {
                 return match value as usize {
                     TRANSMIT => Effect::Transmit,
                     RECEIVE => Effect::Receive,
-                    EVENT if self.has_event() => Effect::Transmit,
+                    EVENT => {
+                        // The driver's index is written before this; `tell_of_reset` does the opposite.
+                        fence(Ordering::SeqCst);
+                        self.awaits_event_buffer.store(false, Ordering::Relaxed);
+                        match self.has_event() {
+                            true => Effect::Transmit,
+                            false => Effect::Nothing,
+                        }
+                    }
                     _ => Effect::Nothing,
                 };
             }
@@ -204,7 +216,11 @@ impl Device {
         ] {
             register.store(0, Ordering::Relaxed);
         }
-        for flag in [&self.is_reset_due, &self.is_answer_waiting] {
+        for flag in [
+            &self.is_reset_due,
+            &self.awaits_event_buffer,
+            &self.is_answer_waiting,
+        ] {
             flag.store(false, Ordering::Relaxed);
         }
         self.queues.iter().for_each(Queue::reset);
@@ -245,14 +261,14 @@ impl Device {
         self.is_reset_due.load(Ordering::Relaxed)
     }
 
-    /// Tells the driver that the peer's sockets are gone, if it is to know and has a buffer for that. If the core is interrupted, the next step gives the buffer
-    /// back. Returns whether the driver wants an interrupt now; `None`: there was nothing to tell.
+    /// Tells the driver that the peer's sockets are gone, if it is to know and has a buffer for that. If the core is interrupted, the next step goes on:
+    /// it writes the event, or gives the buffer back. Returns whether the driver wants an interrupt now; `None`: there was nothing to tell.
     pub(super) fn tell_of_reset(
         &self,
         memories: &mut impl Memories,
         looks: &mut Looks<impl FnMut() -> bool>,
     ) -> Result<Option<bool>, Broken> {
-        if !self.has_event() {
+        if !self.has_event() || self.awaits_event_buffer.load(Ordering::Relaxed) {
             return Ok(None);
         }
         let Some(ring) = self.ring(EVENT, End::Sender) else {
@@ -264,9 +280,12 @@ impl Device {
                 if looks.before_piece().is_err() {
                     return Ok(Some(false));
                 }
+                self.awaits_event_buffer.store(true, Ordering::Relaxed);
+                fence(Ordering::SeqCst);
                 let Some(first) = ring.next(memories)? else {
                     return Ok(None);
                 };
+                self.awaits_event_buffer.store(false, Ordering::Relaxed);
                 Self::write_event(&ring, first, memories)?;
                 first
             }

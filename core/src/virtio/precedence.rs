@@ -26,6 +26,11 @@ impl Precedence {
         self.has_frame_waited = false;
     }
 
+    /// A frame came first, but the core was interrupted, and perhaps nothing of the frame was moved: a frame comes first again.
+    pub fn frame_still_waits(&mut self) {
+        self.has_frame_waited = true;
+    }
+
     /// There are both. Returns whether a frame comes first.
     #[must_use]
     pub fn is_frame_first(&mut self) -> bool {
@@ -53,6 +58,16 @@ mod tests {
     fn a_vcpu_that_masks_its_interrupts_moves_the_frame_that_it_notifies() {
         let mut precedence = Precedence::new();
         precedence.notified_while_masked();
+        let frames = [(); 2].map(|()| precedence.is_frame_first());
+        assert_eq!(frames, [true, false]);
+    }
+
+    #[test]
+    fn a_frame_that_was_interrupted_comes_first_again() {
+        let mut precedence = Precedence::new();
+        precedence.notified_while_masked();
+        assert!(precedence.is_frame_first());
+        precedence.frame_still_waits();
         let frames = [(); 2].map(|()| precedence.is_frame_first());
         assert_eq!(frames, [true, false]);
     }

@@ -27,13 +27,13 @@ use spumone_core::virtio::{Effect, End, Step};
 const MAX_QUIET_FRAMES: usize = 32;
 /// Bits of [`Guest::due`] for link 0; those of link n are n bits above. Frames may wait to be moved to the peer.
 const FRAMES: u32 = 1;
+/// The peer is to be told: by a signal over a memory link, because the guest's life has begun; else, because a driver at either end has broken
+/// the rules. Worked off before the levels, which it may change.
+const TELLS_PEER: u32 = FRAMES << MAX_LINKS_PER_GUEST;
 /// The interrupt of the guest's own device has been raised, and its level is to be passed to the virtual GIC.
-const OWN_LEVEL: u32 = FRAMES << MAX_LINKS_PER_GUEST;
+const OWN_LEVEL: u32 = TELLS_PEER << MAX_LINKS_PER_GUEST;
 /// The same for the peer's device.
 const PEERS_LEVEL: u32 = OWN_LEVEL << MAX_LINKS_PER_GUEST;
-/// The peer is to be told: by a signal over a memory link, because the guest's life has begun; else, because a driver at either end has broken
-/// the rules.
-const TELLS_PEER: u32 = PEERS_LEVEL << MAX_LINKS_PER_GUEST;
 /// In [`Guest::broken_virtio`]: the driver of link 0 has not accepted what frames for it need.
 const REFUSES: u32 = 1 << MAX_LINKS_PER_GUEST;
 
@@ -134,6 +134,11 @@ impl Instance {
             if loaded(&mut self.state).precedence.is_frame_first() {
                 self.move_frame();
                 self.pass_levels();
+                if cpu::interrupt_pending() {
+                    // It may have come before the frame did.
+                    loaded(&mut self.state).precedence.frame_still_waits();
+                    return false;
+                }
             }
             return true;
         }
@@ -155,8 +160,14 @@ impl Instance {
     fn pass_levels(&mut self) -> bool {
         let vcpu = loaded(&mut self.state);
         let (id, guest) = (vcpu.guest, vcpu.shared);
-        let levels = guest.due.load(Ordering::Relaxed) & !(OWN_LEVEL - 1);
-        for bit in bits(levels) {
+        let mut were_some = false;
+        // At most 32 times: the bits of `due`. A peer may set some again.
+        for _ in 0..u32::BITS {
+            let levels = guest.due.load(Ordering::Relaxed) & !(TELLS_PEER - 1);
+            let Some(bit) = bits(levels).next() else {
+                break;
+            };
+            were_some = true;
             if cpu::interrupt_pending() {
                 break;
             }
@@ -166,23 +177,23 @@ impl Instance {
                 continue;
             };
             match 1 << bit {
-                TELLS_PEER.. => match end.kind {
-                    LinkKind::Memory { .. } => self.signal_peer(id, index),
-                    _ => self.tell_both_ends(id, index, end),
-                },
                 PEERS_LEVEL.. => {
                     let peer = self.platform.machine.guest(end.peer);
                     let own = OWN_LEVEL << end.peer_link;
                     peer.due.fetch_and(!own, Ordering::AcqRel);
                     self.publish_virtio(end.peer, usize::from(end.peer_link));
                 }
-                _ => self.publish_virtio(id, index),
+                OWN_LEVEL.. => self.publish_virtio(id, index),
+                _ => match end.kind {
+                    LinkKind::Memory { .. } => self.signal_peer(id, index),
+                    _ => self.tell_both_ends(id, index, end),
+                },
             }
         }
-        if levels != 0 {
+        if were_some {
             self.look_before_decision();
         }
-        levels != 0
+        were_some
     }
 
     /// Moves a frame from a device of the loaded vCPU's guest, which has some. Returns whether there may be more, and nothing has
@@ -190,7 +201,7 @@ impl Instance {
     fn move_frame(&mut self) -> bool {
         let vcpu = loaded(&mut self.state);
         let (id, guest) = (vcpu.guest, vcpu.shared);
-        let waiting = guest.due.load(Ordering::Relaxed) & (OWN_LEVEL - 1);
+        let waiting = guest.due.load(Ordering::Relaxed) & (TELLS_PEER - 1);
         let Some(index) = vcpu.turn.take(waiting) else {
             return false;
         };
@@ -241,6 +252,8 @@ impl Instance {
             Step::Broken(End::Sender) => {
                 let due = OWN_LEVEL | TELLS_PEER;
                 guest.due.fetch_or(due << index, Ordering::AcqRel);
+                // The receiver may have got a buffer before.
+                self.publishes_peers_later(guest, index, end);
                 self.report_broken(id, index);
             }
             Step::Broken(End::Receiver) => {

@@ -241,6 +241,23 @@ fn start_events(link: &mut Link) {
     link.memory.write(End::Sender, EVENTS, &[0; 0x1800]);
 }
 
+/// As long as the driver has no buffer for the event, its packets get on however often the core is interrupted.
+#[test]
+fn an_event_that_waits_does_not_hold_packets_up() {
+    let (mut link, mut sender, mut receiver) = connected();
+    start_events(&mut link);
+    assert!(link.devices[0].peer_changed(false));
+    let sent = packet(STREAM, 0, &[7; 10]);
+    sender.add(&mut link, &[44, 10], &sent);
+    receiver.add(&mut link, &[100], &[]);
+    for _ in 0..100 {
+        let _ = link.short_step();
+    }
+    assert!(link.devices[0].has_event());
+    assert!(receiver.take(&link).is_some());
+    assert!(sender.take(&link).is_some());
+}
+
 #[test]
 fn a_driver_is_told_once_that_the_sockets_of_its_peer_are_gone() {
     let (mut link, _, _) = connected();

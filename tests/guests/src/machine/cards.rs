@@ -43,6 +43,9 @@ const SOCKET: u32 = 19;
 /// `VIRTIO_F_VERSION_1` and, of a socket device, `VIRTIO_VSOCK_F_STREAM`, in the upper and in the lower half of the features.
 const VERSION_1: u32 = 1 << 0;
 const STREAM: u32 = 1 << 0;
+/// Offset of the operation in the header of a packet, and `VIRTIO_VSOCK_OP_RW`: it has data (section 5.10.6).
+const OPERATION: u64 = 30;
+const DATA: u16 = 5;
 /// `Status`: `ACKNOWLEDGE`, `DRIVER`, `DRIVER_OK`, `FEATURES_OK`, `DEVICE_NEEDS_RESET`.
 const ACKNOWLEDGE: u32 = 1 << 0;
 const DRIVER: u32 = 1 << 1;
@@ -220,10 +223,20 @@ impl Card {
         read16(self.queue(queue) + DRIVER_AREA + INDEX)
     }
 
+    /// How many chains the device has used.
+    pub fn used(&self, queue: u32) -> u16 {
+        read16(self.queue(queue) + DEVICE_AREA + INDEX)
+    }
+
+    /// Whether a peer has sent what was received last: a packet with data, or any frame. EL2 itself sends packets without data.
+    pub fn has_received(&self) -> bool {
+        let operation = read16(self.buffer(0) + OPERATION);
+        !self.is_socket() || operation == DATA
+    }
+
     /// How many chains have been offered and not been used yet.
     pub fn outstanding(&self, queue: u32) -> u16 {
-        let used = read16(self.queue(queue) + DEVICE_AREA + INDEX);
-        self.offered(queue).wrapping_sub(used)
+        self.offered(queue).wrapping_sub(self.used(queue))
     }
 
     /// Offers the chain that begins with this descriptor, and says that `count` have been offered more than before.

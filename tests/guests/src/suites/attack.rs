@@ -296,6 +296,10 @@ fn attack(kind: &str) -> Verdict {
     }
     let rounds = ROUNDS.load(Ordering::Relaxed);
     check!(rounds > 0, "nothing was done");
+    check!(
+        link_attacks::has_effect(kind),
+        "nothing was received over the link"
+    );
     Ok(())
 }
 

@@ -12,6 +12,7 @@ use crate::machine::sysreg::cpu;
 use crate::machine::time::now;
 use crate::machine::{cpus, gic};
 use crate::victim_link::REGISTERS;
+use core::sync::atomic::{AtomicU16, Ordering};
 
 /// The attacks by name.
 pub const ATTACKS: &[(&str, Attack)] = &[
@@ -26,6 +27,11 @@ pub const ATTACKS: &[(&str, Attack)] = &[
     ("card-resets", reset),
 ];
 
+/// Most buffers that a device has used since it was set up: what has been received.
+static RECEIVED: AtomicU16 = AtomicU16::new(0);
+
+/// How many an exchange has received at least: more are a matter of its length.
+const LEAST_RECEIVED: u16 = 100;
 /// Links: a memory link, a network link and a vsock link.
 const LINKS: usize = 3;
 /// Registers of a memory link.
@@ -38,8 +44,8 @@ const FRAME_HEADER: u64 = 12;
 const LARGEST_FRAME: u64 = 1_514;
 const PACKET_HEADER: u64 = 44;
 const LARGEST_PACKET: u64 = 65_536;
-/// The most parts of a chain, as a power of two: EL2 takes chains of any number of parts, but walks a bounded number of them for a header.
-const MOST_PARTS: u64 = 6;
+/// The parts of a chain, one of these after the other. EL2 takes at most 24: more break the rules.
+const PARTS: [u16; 8] = [1, 2, 3, 4, 8, 16, 24, 25];
 
 /// The first INTID of the devices of links.
 const FIRST_INTERRUPT: u32 = 80;
@@ -62,6 +68,11 @@ fn has_links() -> bool {
     cards::all().next().is_some()
 }
 
+/// Whether the attack has done what it is for: an exchange has received frames or packets.
+pub fn has_effect(kind: &str) -> bool {
+    !["frames", "packets"].contains(&kind) || RECEIVED.load(Ordering::Relaxed) >= LEAST_RECEIVED
+}
+
 /// Takes back all interrupts of the devices of links.
 pub fn acknowledge() {
     if has_links() {
@@ -72,6 +83,10 @@ pub fn acknowledge() {
 
 /// Reads or writes any register of any device of a link.
 fn registers(random: &mut Random) {
+    // Else they would not come up.
+    if random.below(64) == 0 {
+        cards::all().for_each(|card| card.start());
+    }
     let devices = core::iter::once(REGISTERS);
     let devices = devices.chain(cards::all().map(|card| card.registers()));
     let count = devices.clone().count() as u64;
@@ -94,7 +109,12 @@ fn exchange(random: &mut Random, by_socket: bool) {
         if !is_ready(&card) {
             continue;
         }
+        // A queue is that of one CPU. The others use the device, too.
         for queue in [RECEIVES, TRANSMITS] {
+            if cpu() != queue as usize {
+                card.notify(queue);
+                continue;
+            }
             let total = match (by_socket, queue) {
                 (false, TRANSMITS) => FRAME_HEADER + random.below(LARGEST_FRAME),
                 (false, _) => FRAME_HEADER + LARGEST_FRAME,
@@ -102,6 +122,9 @@ fn exchange(random: &mut Random, by_socket: bool) {
                 (true, _) => PACKET_HEADER + 1 + random.below(4_096),
             };
             offer(&card, queue, total);
+        }
+        if card.has_received() {
+            RECEIVED.fetch_max(card.used(RECEIVES), Ordering::Relaxed);
         }
     }
     take();
@@ -119,9 +142,9 @@ fn is_ready(card: &Card) -> bool {
 
 /// Offers a chain over so many bytes of the queue's buffer, if there is room in the queue. How many parts a chain has changes with time.
 fn offer(card: &Card, queue: u32, total: u64) {
-    let parts = 1 << ((now() >> 18) % (MOST_PARTS + 1)) as u16;
+    let parts = PARTS[(now() >> 18) as usize % PARTS.len()];
     if card.outstanding(queue) < ENTRIES / parts {
-        let head = card.offered(queue).wrapping_mul(parts) % ENTRIES;
+        let head = card.offered(queue) % (ENTRIES / parts) * parts;
         let flags = if queue == RECEIVES { WRITE } else { 0 };
         let length = total.div_ceil(parts.into());
         for part in 0..parts {
@@ -177,6 +200,7 @@ fn break_chains(random: &mut Random) {
         if !is_ready(&card) {
             continue;
         }
+        take();
         let queue = random.below(3) as u32;
         let address = match random.below(16) {
             0 => random.next(),

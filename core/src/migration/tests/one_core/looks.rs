@@ -4,6 +4,7 @@
 use super::core::Core;
 use super::{MIDDLE, OTHER, QUANTUM};
 use crate::migration::decide::decide_in_full;
+use crate::migration::fetch::{Fetched, fetch};
 use crate::migration::{Next, ParkedState, refresh, sleep, switch, take_interrupts};
 use crate::schedule::{Band, Ticks, VcpuState};
 use crate::sets::VcpuSet;
@@ -92,6 +93,22 @@ fn the_core_looks_at_the_end_of_a_decision_that_is_made_again() {
     decide_in_full(&mut core.state, &mut core.machine);
     assert!(core.machine.pending.is_empty() && core.machine.kicked_after_timer.is_none());
     assert_eq!(core.state.scheduler.highest_band(), Some(Band::HIGHEST));
+}
+
+/// An alarm that was taken at a look before is for a vCPU that does not wait until the core has fetched.
+#[test]
+fn fetching_ends_once_the_alarm_has_expired() {
+    for has_expired in [false, true] {
+        let mut core = Core::steal(&[Band::LOWEST, Band::LOWEST, Band::HIGHEST]);
+        core.admit(0, VcpuState::Runnable);
+        core.admit(2, VcpuState::Sleep);
+        core.go_on();
+        core.parked_elsewhere(1, ParkedState::Asleep, 0);
+        core.state.alarm_expired = has_expired;
+        let now = core.machine.now;
+        let fetched = fetch(&mut core.state, &mut core.machine, now);
+        assert_eq!(fetched == Fetched::Ended, has_expired);
+    }
 }
 
 /// A core that runs vCPU 0. A delivery to it rings the doorbells of vCPUs 1 and 2, which another core has parked, and is interrupted for
