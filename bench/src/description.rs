@@ -166,6 +166,9 @@ pub struct Link {
     pub kind: String,
     /// The names of the two guests.
     pub between: [String; 2],
+    /// Whether a network link has offloads; `None`: as the default says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub offloads: Option<bool>,
 }
 
 /// The `priority` of a guest.

@@ -352,6 +352,7 @@ bootargs = "suite=ipi"
             links: vec![Link {
                 kind: "vsock".into(),
                 between: [LINUX.into(), PEER.into()],
+                offloads: None,
             }],
             ..System::default()
         };

@@ -204,6 +204,7 @@ fn link(kind: &str) -> Link {
     Link {
         kind: kind.into(),
         between: [PROBE.into(), PROBE_PEER.into()],
+        offloads: (kind == "network").then_some(true),
     }
 }
 

@@ -135,6 +135,7 @@ fn link(kind: &str, between: [&str; 2]) -> Vec<Link> {
     vec![Link {
         kind: kind.into(),
         between: between.map(Into::into),
+        offloads: None,
     }]
 }
 

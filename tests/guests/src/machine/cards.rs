@@ -40,9 +40,12 @@ mod register {
 
 /// `DeviceID` of a socket device.
 const SOCKET: u32 = 19;
-/// `VIRTIO_F_VERSION_1` and, of a socket device, `VIRTIO_VSOCK_F_STREAM`, in the upper and in the lower half of the features.
+/// `VIRTIO_F_VERSION_1`, in the upper half of the features.
 const VERSION_1: u32 = 1 << 0;
+/// In the lower half: of a socket device `VIRTIO_VSOCK_F_STREAM`; of a network card checksums, segments of TCP, and receive buffers that
+/// each take a part of a frame (`CSUM`, `GUEST_CSUM`, `GUEST_TSO4`, `GUEST_TSO6`, `HOST_TSO4`, `HOST_TSO6`, `MRG_RXBUF`).
 const STREAM: u32 = 1 << 0;
+const OFFLOADS: u32 = 1 << 0 | 1 << 1 | 1 << 7 | 1 << 8 | 1 << 11 | 1 << 12 | 1 << 15;
 /// Offset of the operation in the header of a packet, and `VIRTIO_VSOCK_OP_RW`: it has data (section 5.10.6).
 const OPERATION: u64 = 30;
 const DATA: u16 = 5;
@@ -169,7 +172,8 @@ impl Card {
         self.reset();
         self.write(register::STATUS, ACKNOWLEDGE | DRIVER);
         let is_socket = self.is_socket();
-        for (half, features) in [(0, if is_socket { STREAM } else { 0 }), (1, VERSION_1)] {
+        let lower = if is_socket { STREAM } else { OFFLOADS };
+        for (half, features) in [(0, lower), (1, VERSION_1)] {
             self.write(register::DRIVER_FEATURES_SEL, half);
             self.write(register::DRIVER_FEATURES, features);
         }

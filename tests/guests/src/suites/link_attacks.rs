@@ -39,9 +39,11 @@ const SIGNAL: u64 = 0x18;
 const ACK: u64 = 0x1C;
 /// Bytes of the registers of each device.
 const FRAME: u64 = 0x1000;
-/// Bytes of the headers of a frame and of a packet, and of their largest contents: without a VLAN tag, and of a socket.
+/// Bytes of the headers of a frame and of a packet, and of their largest contents: of a frame without offloads, of one with them, and of a
+/// packet of a socket.
 const FRAME_HEADER: u64 = 12;
-const LARGEST_FRAME: u64 = 1_514;
+const PLAIN_FRAME: u64 = 1_514;
+const LARGEST_FRAME: u64 = 65_000;
 const PACKET_HEADER: u64 = 44;
 const LARGEST_PACKET: u64 = 65_536;
 /// The parts of a chain, one of these after the other. EL2 takes at most 24: more break the rules.
@@ -116,8 +118,9 @@ fn exchange(random: &mut Random, by_socket: bool) {
                 continue;
             }
             let total = match (by_socket, queue) {
-                (false, TRANSMITS) => FRAME_HEADER + random.below(LARGEST_FRAME),
-                (false, _) => FRAME_HEADER + LARGEST_FRAME,
+                (false, TRANSMITS) => frame(&card, random),
+                // The smaller ones have room for a part of a large frame only.
+                (false, _) => FRAME_HEADER + 256 + random.below(4_096),
                 (true, TRANSMITS) => packet(&card, random),
                 (true, _) => PACKET_HEADER + 1 + random.below(4_096),
             };
@@ -161,6 +164,21 @@ fn offer(card: &Card, queue: u32, total: u64) {
         card.offer(queue, head, 1);
     }
     card.notify(queue);
+}
+
+/// Writes the header of a frame, and returns the bytes of both. It may be a segment of TCP that is still to be cut.
+fn frame(card: &Card, random: &mut Random) -> u64 {
+    /// `VIRTIO_NET_HDR_F_NEEDS_CSUM`, and in the next byte `VIRTIO_NET_HDR_GSO_TCPV4` (section 5.1.6).
+    const LARGE: u32 = 1 | 1 << 8;
+    let (kind, most) = match random.below(4) {
+        0 => (LARGE, LARGEST_FRAME),
+        1 => (random.next() as u32, PLAIN_FRAME),
+        _ => (0, PLAIN_FRAME),
+    };
+    let buffer = card.buffer(TRANSMITS);
+    write32(buffer, kind);
+    write64(buffer + 4, random.next());
+    FRAME_HEADER + random.below(most)
 }
 
 /// Writes the header of a packet, and returns the bytes of both. Now and then what the header says is wrong.
