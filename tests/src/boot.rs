@@ -185,6 +185,7 @@ impl Boot {
         self.links.push(Link {
             kind: kind.to_owned(),
             between: [one.to_owned(), other.to_owned()],
+            offloads: None,
         });
         self
     }

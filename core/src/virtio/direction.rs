@@ -29,8 +29,8 @@ pub enum Step {
     /// There is nothing to move now. If the receiver has no buffer, it notifies the device when it has one
     /// ([`Direction::may_go_on`]); so does the sender if an answer waits for a buffer ([`Device::may_answer`]).
     Idle,
-    /// A piece of work was done: a part of a frame was moved or a frame was dropped, a part of an answer was written, or the sender's driver was told of an
-    /// event. There may be more to do.
+    /// A piece of work was done, unless the core was interrupted before it: a part of a frame was moved or a frame was dropped, a part of an answer was
+    /// written, or the sender's driver was told of an event. There may be more to do.
     Moved {
         /// The sender's device must interrupt.
         interrupt_sender: bool,
@@ -389,7 +389,7 @@ fn finish(
         });
     }
     let interrupt_sender = give_back((sender, frame), memories, looks).inspect_err(|_| {
-        // The receiver has the frame, and is to know of it: its line is published with the news of the link.
+        // The receiver has the frame, and is to know of it: the caller passes its line on.
         if interrupt_receiver {
             let _ = to.raise();
         }
