@@ -41,6 +41,29 @@ fn attacks_with_calls_and_instructions_cause_no_delay() {
     }
 }
 
+/// Over a memory link, a network link and a vsock link to another guest that does the same.
+#[test]
+fn attacks_over_links_cause_no_delay() {
+    for kind in ["link-registers", "frames", "packets", "broken-chains"] {
+        let attack = format!("suite=attack kind={kind} ms=500");
+        let console = Boot::new(&format!("attack_{kind}_causes_no_delay"))
+            .policy("steal")
+            .cores(2)
+            .exact()
+            .guest(rt("period=100us load=10% duration=400ms"))
+            .guest(probe("hostile", &attack, &[0, 0, 1]))
+            .guest(probe("peer", &attack, &[0, 1]))
+            .memory_link("hostile", "peer")
+            .network_link("hostile", "peer")
+            .vsock_link("hostile", "peer")
+            .run();
+        console.probe_is_well("hostile").probe_is_well("peer");
+        let longest = console.longest_wait("rt");
+        println!("{kind}: at most {longest} instructions");
+        assert!(longest <= LONGEST, "{kind}: {longest}");
+    }
+}
+
 /// How often a guest of the same priority on core 0 computes its loop, while another guest does this on both cores.
 fn loops_beside(kind: &str) -> u64 {
     let attack = format!("suite=attack kind={kind} ms=400");

@@ -13,8 +13,8 @@ const CARD: Kind = Kind::Network {
     mac: [2; 6],
     offloads: true,
 };
-/// Most accesses between two looks: those of two pieces of work at most.
-const MOST_ACCESSES: usize = 7;
+/// Most accesses between two looks: those of one piece of work.
+const MOST_ACCESSES: usize = 3;
 
 /// A step that pauses after its first piece of work, or not at all, and its most accesses without a look.
 fn counted(link: &mut Link, pauses: bool) -> (Step, usize) {

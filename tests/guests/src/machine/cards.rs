@@ -24,6 +24,8 @@ pub const BUFFER_SIZE: u64 = 0x2_0000;
 /// Registers by their offsets.
 mod register {
     pub const DEVICE_ID: u64 = 0x008;
+    pub const DEVICE_FEATURES: u64 = 0x010;
+    pub const DEVICE_FEATURES_SEL: u64 = 0x014;
     pub const DRIVER_FEATURES: u64 = 0x020;
     pub const DRIVER_FEATURES_SEL: u64 = 0x024;
     pub const QUEUE_SEL: u64 = 0x030;
@@ -174,8 +176,10 @@ impl Card {
         let is_socket = self.is_socket();
         let lower = if is_socket { STREAM } else { OFFLOADS };
         for (half, features) in [(0, lower), (1, VERSION_1)] {
+            self.write(register::DEVICE_FEATURES_SEL, half);
+            let offered = read32(self.registers + register::DEVICE_FEATURES);
             self.write(register::DRIVER_FEATURES_SEL, half);
-            self.write(register::DRIVER_FEATURES, features);
+            self.write(register::DRIVER_FEATURES, features & offered);
         }
         self.write(register::STATUS, ACKNOWLEDGE | DRIVER | FEATURES_OK);
         for queue in 0..QUEUES - u32::from(!is_socket) {
