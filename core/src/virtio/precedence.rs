@@ -2,7 +2,8 @@
 //! Whether a vCPU that has both an interrupt to handle and frames to move handles the interrupt first.
 
 /// The interrupt comes first, because the peer chooses when frames that have waited can go on. At the next exit it is a frame, even if
-/// there is an interrupt again: else a vCPU that exits only by its own tick would never move one. Each vCPU has its own.
+/// there is an interrupt again: else a vCPU that exits only by its own tick would never move one. If the core is interrupted then, the frame comes first
+/// again. Each vCPU has its own.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Precedence {
     has_frame_waited: bool,

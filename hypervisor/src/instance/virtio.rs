@@ -161,7 +161,7 @@ impl Instance {
         let vcpu = loaded(&mut self.state);
         let (id, guest) = (vcpu.guest, vcpu.shared);
         let mut were_some = false;
-        // At most 32 times: the bits of `due`. A peer may set some again.
+        // At most 32 times: 24 bits of `due`, and some that a peer has set again meanwhile.
         for _ in 0..u32::BITS {
             let levels = guest.due.load(Ordering::Relaxed) & !(TELLS_PEER - 1);
             let Some(bit) = bits(levels).next() else {

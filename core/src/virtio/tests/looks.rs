@@ -13,7 +13,7 @@ const CARD: Kind = Kind::Network {
     mac: [2; 6],
     offloads: true,
 };
-/// Most accesses between two looks: those of one piece of work.
+/// Most accesses between two looks, in the steps of these tests.
 const MOST_ACCESSES: usize = 3;
 
 /// A step that pauses after its first piece of work, or not at all, and its most accesses without a look.
