@@ -214,6 +214,8 @@ fn packet(card: &Card, random: &mut Random) -> u64 {
 
 /// Writes anything to descriptors and rings of each device.
 fn break_chains(random: &mut Random) {
+    /// Also that of a table of descriptors, which EL2 does not offer.
+    const ANY_FLAGS: u16 = 0b111;
     for card in cards::all() {
         if !is_ready(&card) {
             continue;
@@ -234,12 +236,14 @@ fn break_chains(random: &mut Random) {
         } else {
             0
         };
+        let mut flags = if queue == RECEIVES { WRITE } else { 0 };
+        if random.below(2) == 0 {
+            flags |= NEXT;
+        }
         let descriptor = Descriptor {
             address,
             length,
-            flags: (random.below(2) as u16 * NEXT)
-                | (queue == RECEIVES) as u16 * WRITE
-                | wrong as u16 & 7,
+            flags: flags | wrong as u16 & ANY_FLAGS,
             next: random.below(u64::from(ENTRIES) + u64::from(wrong != 0)) as u16,
         };
         card.describe(queue, random.below(ENTRIES.into()) as u16, descriptor);
