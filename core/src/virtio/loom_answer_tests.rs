@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! All interleavings of cores that use the receive queue of a socket device: for packets of the peer, and for answers.
+//! All interleavings of cores that use the receive queue of a socket device, for packets of the peer and for answers, and its queue for events.
 
 use super::link_for_tests::Outcome;
 use super::sockets_for_tests::Sockets;
@@ -52,6 +52,27 @@ fn loom_an_answer_that_waits_for_a_buffer_is_not_forgotten() {
             step == Outcome::Moved || goes_on,
             "the answer waits for ever"
         );
+        (step, goes_on)
+    });
+    for outcome in [(Outcome::Idle, true), (Outcome::Moved, false)] {
+        assert!(outcomes.contains(&outcome), "{outcomes:?}");
+    }
+}
+
+/// The driver offers a buffer for an event while a core finds none, and notifies its device.
+#[test]
+fn loom_an_event_that_waits_for_a_buffer_is_not_forgotten() {
+    let outcomes = explore(|| {
+        let link = Sockets::new(0);
+        link.has_event();
+        let core = step_meanwhile(&link, 0);
+        link.events.store(1, Ordering::Release);
+        let goes_on = link.notify_of_event_buffer();
+        let step = core.join().unwrap();
+        if goes_on {
+            let _ = link.step(0);
+        }
+        assert_eq!(link.told.load(Ordering::Relaxed), 1, "the event is lost");
         (step, goes_on)
     });
     for outcome in [(Outcome::Idle, true), (Outcome::Moved, false)] {

@@ -4,7 +4,7 @@
 
 use super::link_for_tests::Outcome;
 use super::registers::*;
-use super::{Device, Direction, End, Kind, Memories, Step};
+use super::{Device, Direction, Effect, End, Kind, Memories, Step};
 use crate::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 use spumone_config::GuestAddr;
 use std::sync::Arc;
@@ -14,6 +14,7 @@ const CIDS: [u32; 2] = [3, 4];
 const OTHER: u8 = 2;
 /// Queues of a guest, of which the areas are so far apart.
 const RECEIVE: usize = 0;
+const EVENTS: usize = 2;
 const QUEUES: [usize; 2] = [RECEIVE, 1];
 const QUEUE: u64 = 0x1_0000;
 const AVAILABLE: u64 = 0x2000;
@@ -38,6 +39,9 @@ pub struct Sockets {
     written: [AtomicBool; SIZE as usize],
     /// Flags of the used ring of that queue.
     pub flags: AtomicU16,
+    /// Buffers for events that the first guest has made available, and those that were given back.
+    pub events: AtomicU16,
+    pub told: AtomicU16,
 }
 
 impl Sockets {
@@ -53,26 +57,30 @@ impl Sockets {
             written: [false; _].map(AtomicBool::new),
             // No notifications.
             flags: AtomicU16::new(1),
+            events: AtomicU16::new(0),
+            told: AtomicU16::new(0),
         };
         for device in &link.devices {
             let _ = device.write(DRIVER_FEATURES_SEL, 1);
             let _ = device.write(DRIVER_FEATURES, 1);
             for queue in QUEUES {
-                let base = QUEUE as u32 * (1 + queue as u32);
-                for (register, value) in [
-                    (QUEUE_SEL, queue as u32),
-                    (QUEUE_NUM, SIZE.into()),
-                    (QUEUE_DESC_LOW, base),
-                    (QUEUE_DRIVER_LOW, base + AVAILABLE as u32),
-                    (QUEUE_DEVICE_LOW, base + USED as u32),
-                    (QUEUE_READY, 1),
-                ] {
-                    let _ = device.write(register, value);
-                }
+                start(device, queue);
             }
             let _ = device.write(STATUS, 15);
         }
         Arc::new(link)
+    }
+
+    /// The first guest has a queue for events, and is to be told that the peer's sockets are gone.
+    pub fn has_event(&self) {
+        start(&self.devices[0], EVENTS);
+        assert!(self.devices[0].peer_changed(false));
+    }
+
+    /// The first guest notifies its device of a buffer for an event. Returns whether a core is to move packets.
+    pub fn notify_of_event_buffer(&self) -> bool {
+        let effect = self.devices[0].write(QUEUE_NOTIFY, EVENTS as u32);
+        effect == Effect::Transmit
     }
 
     /// A core moves a packet of this guest, or answers it.
@@ -86,6 +94,21 @@ impl Sockets {
             // Of no use to these tests, whose drivers keep to the rules.
             Step::Broken(_) | Step::Refused { .. } => Outcome::Other,
         }
+    }
+}
+
+/// What a driver does to set a queue up.
+fn start(device: &Device, queue: usize) {
+    let base = QUEUE as u32 * (1 + queue as u32);
+    for (register, value) in [
+        (QUEUE_SEL, queue as u32),
+        (QUEUE_NUM, SIZE.into()),
+        (QUEUE_DESC_LOW, base),
+        (QUEUE_DRIVER_LOW, base + AVAILABLE as u32),
+        (QUEUE_DEVICE_LOW, base + USED as u32),
+        (QUEUE_READY, 1),
+    ] {
+        let _ = device.write(register, value);
     }
 }
 
@@ -109,6 +132,7 @@ impl Memories for Words {
         Some(match offset - AVAILABLE {
             0 => 0,
             2 if (guest, queue) == (0, RECEIVE) => self.0.available.load(Ordering::Acquire),
+            2 if queue == EVENTS => self.0.events.load(Ordering::Acquire),
             2 => u16::from(queue != RECEIVE),
             entry => (entry as u16 - 4) / 2,
         })
@@ -116,7 +140,11 @@ impl Memories for Words {
 
     fn load64(&self, end: End, at: GuestAddr) -> Option<u64> {
         let (_, queue, offset) = self.queue(end, at);
-        let flags = if queue == RECEIVE { 2 } else { 0 };
+        let flags = if [RECEIVE, EVENTS].contains(&queue) {
+            2
+        } else {
+            0
+        };
         Some(match offset % 16 {
             0 => BUFFERS + BUFFER * (offset / 16),
             _ => 44 | flags << 32,
@@ -125,11 +153,11 @@ impl Memories for Words {
 
     fn store16(&mut self, end: End, at: GuestAddr, value: u16) -> Option<()> {
         let (guest, queue, offset) = self.queue(end, at);
-        if (guest, queue) == (0, RECEIVE) {
-            match offset - USED {
-                0 => self.0.flags.store(value, Ordering::Release),
-                _ => self.0.used.store(value, Ordering::Release),
-            }
+        match (guest, queue, offset - USED) {
+            (0, RECEIVE, 0) => self.0.flags.store(value, Ordering::Release),
+            (0, RECEIVE, _) => self.0.used.store(value, Ordering::Release),
+            (_, EVENTS, _) => self.0.told.store(value, Ordering::Release),
+            _ => {}
         }
         Some(())
     }
