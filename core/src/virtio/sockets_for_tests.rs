@@ -2,9 +2,11 @@
 //! A link of sockets that cores share, for tests of what they do at the same time: the first guest has sent a packet that reaches no
 //! peer, and the second one a packet to the first one. Of the guests' memory it has the words that are written meanwhile.
 
+#[cfg(loom)]
+use super::Effect;
 use super::link_for_tests::Outcome;
 use super::registers::*;
-use super::{Device, Direction, Effect, End, Kind, Memories, Step};
+use super::{Device, Direction, End, Kind, Memories, Step};
 use crate::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 use spumone_config::GuestAddr;
 use std::sync::Arc;
@@ -71,18 +73,6 @@ impl Sockets {
         Arc::new(link)
     }
 
-    /// The first guest has a queue for events, and is to be told that the peer's sockets are gone.
-    pub fn has_event(&self) {
-        start(&self.devices[0], EVENTS);
-        assert!(self.devices[0].peer_changed(false));
-    }
-
-    /// The first guest notifies its device of a buffer for an event. Returns whether a core is to move packets.
-    pub fn notify_of_event_buffer(&self) -> bool {
-        let effect = self.devices[0].write(QUEUE_NOTIFY, EVENTS as u32);
-        effect == Effect::Transmit
-    }
-
     /// A core moves a packet of this guest, or answers it.
     pub fn step(self: &Arc<Self>, sender: usize) -> Outcome {
         let (from, to) = (&self.devices[sender], &self.devices[1 - sender]);
@@ -94,6 +84,21 @@ impl Sockets {
             // Of no use to these tests, whose drivers keep to the rules.
             Step::Broken(_) | Step::Refused { .. } => Outcome::Other,
         }
+    }
+}
+
+#[cfg(loom)]
+impl Sockets {
+    /// The first guest has a queue for events, and is to be told that the peer's sockets are gone.
+    pub fn has_event(&self) {
+        start(&self.devices[0], EVENTS);
+        assert!(self.devices[0].peer_changed(false));
+    }
+
+    /// The first guest notifies its device of a buffer for an event. Returns whether a core is to move packets.
+    pub fn notify_of_event_buffer(&self) -> bool {
+        let effect = self.devices[0].write(QUEUE_NOTIFY, EVENTS as u32);
+        effect == Effect::Transmit
     }
 }
 
