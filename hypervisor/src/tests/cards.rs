@@ -96,6 +96,35 @@ fn beside_an_urgent_guest(core: u8) -> Bench {
     bench
 }
 
+/// Guest 1 transmits a frame to guest 2, and is preempted at any time meanwhile. If guest 2 has the frame, it has the interrupt for it, too. `prepares`:
+/// what guest 1 does before.
+fn interrupts_the_receiver_of_a_preempted_sender(prepares: fn(&mut Bench)) {
+    let mut moved = 0;
+    for accesses in 0..40 {
+        let mut bench = beside_an_urgent_guest(0);
+        bench.opens_gic(2, 0, &[LINK_INTERRUPT]);
+        comes_up(&mut bench, 1);
+        comes_up(&mut bench, 2);
+        write(&mut bench, 2, INTERRUPT_ACK, u32::MAX);
+        offers_receive(&mut bench, 2, 0);
+        prepares(&mut bench);
+        let place = (buffer(TRANSMIT, 0), 64);
+        puts(&mut bench, 1, TRANSMIT, 0, place);
+        fake::with(|machine| machine.rises_after_accesses = Some((accesses, 40)));
+        let count = bench.entry(0, 0).count;
+        write(&mut bench, 1, QUEUE_NOTIFY, TRANSMIT);
+        bench.iterations(20);
+        // The urgent guest runs from now on, unless the frame had fewer accesses.
+        let is_preempted = bench.entry(0, 0).count > count;
+        if is_preempted && given_back(&mut bench, 2, RECEIVE).0 == 1 {
+            moved += 1;
+            let interrupt = bench.look(2, 0, |cpu| cpu.acknowledge());
+            assert_eq!(interrupt, Some(LINK_INTERRUPT), "after {accesses} accesses");
+        }
+    }
+    assert_ne!(moved, 0);
+}
+
 fn write(bench: &mut Bench, guest: u8, register: u64, value: u32) {
     bench.does(guest, 0, move |cpu| cpu.store(register, value));
 }
