@@ -362,6 +362,33 @@ bootargs = "suite=ipi"
         assert!(text.ends_with(link), "{text}");
     }
 
+    #[test]
+    fn two_probes_have_names_of_their_own() {
+        let probe = |bootargs: &str| Probe {
+            homes: vec![0],
+            bootargs: bootargs.into(),
+            sets_power: false,
+        };
+        let system = System {
+            cores: 2,
+            policy: "steal".into(),
+            probe: Some(probe("suite=attack kind=frames")),
+            probe_peer: Some(probe("suite=attack kind=spin")),
+            links: vec![Link {
+                kind: "network".into(),
+                between: [PROBE.into(), PROBE_PEER.into()],
+                offloads: Some(true),
+            }],
+            ..System::default()
+        };
+        let text = system.description(&files()).unwrap();
+        let at = |line: &str| text.find(line).unwrap_or_else(|| panic!("{text}"));
+        assert!(at("kind=frames") < at("name = \"probe-peer\""));
+        assert!(at("name = \"probe-peer\"") < at("kind=spin"));
+        let link = "between = [\"probe\", \"probe-peer\"]\noffloads = true\n";
+        assert!(text.ends_with(link), "{text}");
+    }
+
     fn files() -> Files<'static> {
         Files {
             kernel: Path::new("/g/Image"),

@@ -113,8 +113,8 @@ impl Deadlines {
             .any(|(_, deadline)| deadline.at <= now && deadline.band >= band)
     }
 
-    /// The vCPU of the highest band among those whose deadlines are due by `now`, without the vCPUs in `except`. `None` if there is no such vCPU, or
-    /// several of that band.
+    /// Of the vCPUs whose deadlines are due by `now`, without those in `except`, the one of the highest band. `None`: no deadline is due, or several of
+    /// that band are.
     #[inline(always)]
     pub fn highest_due(&self, now: Ticks, except: VcpuSet) -> Option<VcpuId> {
         let (mut highest, mut is_only) = (None, false);
@@ -264,6 +264,9 @@ mod tests {
         );
         assert!(deadlines.is_any_due_from(band(2), Ticks(30), VcpuSet::EMPTY));
         assert!(!deadlines.is_any_due_from(band(3), Ticks(30), VcpuSet::EMPTY));
+        let without = VcpuSet::of(VcpuId(2));
+        assert_eq!(deadlines.highest_due(Ticks(30), without), Some(VcpuId(1)));
+        assert!(!deadlines.is_any_due_from(band(2), Ticks(30), without));
         deadlines.set(VcpuId(3), band(2), Ticks(1));
         assert_eq!(deadlines.highest_due(Ticks(30), VcpuSet::EMPTY), None);
     }

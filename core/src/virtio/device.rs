@@ -57,8 +57,8 @@ pub struct Device {
     generation: AtomicU32,
     /// The peer's sockets are gone, and the driver is to be told by an event.
     is_reset_due: AtomicBool,
-    /// The driver has no buffer for that event, and notifies the device of one. Set before the queue is looked at, taken back if it has a buffer
-    /// and when the driver notifies. So a step looks at a queue without buffers once, and does not spend its first piece of work on it each time.
+    /// The driver has no buffer for that event, and notifies the device of one. Set before a core looks at the queue; cleared if the queue has a
+    /// buffer, and when the driver notifies the device. So a step looks at a queue without buffers once, and does not spend its first piece of work on it each time.
     awaits_event_buffer: AtomicBool,
     /// Whether a core uses the receive queue of a socket device: the peer's packets go there, and answers to this guest's own packets.
     is_receiving: AtomicBool,

@@ -135,7 +135,7 @@ impl Instance {
                 self.move_frame();
                 self.pass_levels();
                 if cpu::interrupt_pending() {
-                    // It may have come before the frame did.
+                    // It may have stopped the step before its first piece of work.
                     loaded(&mut self.state).precedence.frame_still_waits();
                     return false;
                 }

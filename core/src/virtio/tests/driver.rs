@@ -163,8 +163,11 @@ impl Link {
         self.step_until(|| false)
     }
 
-    /// A step that pauses after its first piece of work.
+    /// A step that pauses after its first piece of work. One that pauses before that changes nothing.
     pub fn short_step(&mut self) -> Step {
+        let before = self.memory.accesses.get();
+        let _ = self.step_until(|| true);
+        assert_eq!(self.memory.accesses.get(), before, "it has not paused");
         self.step_until(after_a_piece(true))
     }
 

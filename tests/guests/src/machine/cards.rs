@@ -2,7 +2,8 @@
 //! The virtio devices of this guest's links (Virtio 1.2, section 4.2; docs/links.md): its registers and its queues, to be used well or badly.
 
 use super::bootargs;
-use super::mmio::{read16, read32, write16, write32, write64};
+use super::mmio::{read16, write16, write32, write64};
+use super::virtio::{Device, register};
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicU64, Ordering};
 use dtoolkit::fdt::Fdt;
@@ -18,45 +19,18 @@ const QUEUES: u32 = 3;
 /// Descriptor flags (section 2.7.5): another part follows, and the device writes to it.
 pub const NEXT: u16 = 1 << 0;
 pub const WRITE: u16 = 1 << 1;
-/// Bytes of the buffer of a card, and of those that it receives to. All chains of descriptors are over the same bytes.
+/// Bytes of a device's buffers: half for what it transmits, and half for what it receives. All chains of a queue are over the same half.
 pub const BUFFER_SIZE: u64 = 0x2_0000;
-
-/// Registers by their offsets.
-mod register {
-    pub const DEVICE_ID: u64 = 0x008;
-    pub const DEVICE_FEATURES: u64 = 0x010;
-    pub const DEVICE_FEATURES_SEL: u64 = 0x014;
-    pub const DRIVER_FEATURES: u64 = 0x020;
-    pub const DRIVER_FEATURES_SEL: u64 = 0x024;
-    pub const QUEUE_SEL: u64 = 0x030;
-    pub const QUEUE_NUM: u64 = 0x038;
-    pub const QUEUE_READY: u64 = 0x044;
-    pub const QUEUE_NOTIFY: u64 = 0x050;
-    pub const INTERRUPT_ACK: u64 = 0x064;
-    pub const STATUS: u64 = 0x070;
-    pub const QUEUE_DESC_LOW: u64 = 0x080;
-    pub const QUEUE_DRIVER_LOW: u64 = 0x090;
-    pub const QUEUE_DEVICE_LOW: u64 = 0x0a0;
-    pub const CONFIG: u64 = 0x100;
-}
 
 /// `DeviceID` of a socket device.
 const SOCKET: u32 = 19;
-/// `VIRTIO_F_VERSION_1`, in the upper half of the features.
-const VERSION_1: u32 = 1 << 0;
-/// In the lower half: of a socket device `VIRTIO_VSOCK_F_STREAM`; of a network card checksums, segments of TCP, and receive buffers that
+/// Features in the lower half: of a socket device `VIRTIO_VSOCK_F_STREAM`; of a network card checksums, segments of TCP, and receive buffers that
 /// each take a part of a frame (`CSUM`, `GUEST_CSUM`, `GUEST_TSO4`, `GUEST_TSO6`, `HOST_TSO4`, `HOST_TSO6`, `MRG_RXBUF`).
 const STREAM: u32 = 1 << 0;
 const OFFLOADS: u32 = 1 << 0 | 1 << 1 | 1 << 7 | 1 << 8 | 1 << 11 | 1 << 12 | 1 << 15;
 /// Offset of the operation in the header of a packet, and `VIRTIO_VSOCK_OP_RW`: it has data (section 5.10.6).
 const OPERATION: u64 = 30;
 const DATA: u16 = 5;
-/// `Status`: `ACKNOWLEDGE`, `DRIVER`, `DRIVER_OK`, `FEATURES_OK`, `DEVICE_NEEDS_RESET`.
-const ACKNOWLEDGE: u32 = 1 << 0;
-const DRIVER: u32 = 1 << 1;
-const DRIVER_OK: u32 = 1 << 2;
-const FEATURES_OK: u32 = 1 << 3;
-const NEEDS_RESET: u32 = 1 << 6;
 /// `InterruptACK`: all causes.
 const ALL_CAUSES: u32 = 0b11;
 
@@ -98,7 +72,7 @@ pub struct Descriptor {
 /// A device.
 #[derive(Clone, Copy)]
 pub struct Card {
-    registers: u64,
+    device: Device,
     area: u64,
 }
 
@@ -121,10 +95,10 @@ pub fn find() {
 /// The devices that were found.
 pub fn all() -> impl Iterator<Item = Card> + Clone {
     let cards = REGISTERS.iter().zip(&AREAS).map(|(registers, area)| Card {
-        registers: registers.load(Ordering::Relaxed),
+        device: Device(registers.load(Ordering::Relaxed)),
         area: area.0.get() as u64,
     });
-    cards.filter(|card| card.registers != 0)
+    cards.filter(|card| card.registers() != 0)
 }
 
 fn registers_of(tree: &Fdt<'static>, place: usize) -> Option<u64> {
@@ -139,67 +113,44 @@ fn registers_of(tree: &Fdt<'static>, place: usize) -> Option<u64> {
 }
 
 impl Card {
-    fn write(&self, register: u64, value: u32) {
-        write32(self.registers + register, value);
-    }
-
     /// Whether it is a socket device; else it is a network card.
     pub fn is_socket(&self) -> bool {
-        read32(self.registers + register::DEVICE_ID) == SOCKET
+        self.device.read(register::DEVICE_ID) == SOCKET
     }
 
     /// The address of its registers.
     pub fn registers(&self) -> u64 {
-        self.registers
+        self.device.0
     }
 
     /// A word of its configuration: of a socket device, the first one is this guest's context identifier.
     pub fn configuration(&self) -> u32 {
-        read32(self.registers + register::CONFIG)
+        self.device.read(register::CONFIG)
     }
 
     /// Whether it is up, and has found no fault of its driver.
     pub fn is_up(&self) -> bool {
-        let status = read32(self.registers + register::STATUS);
-        status & (DRIVER_OK | NEEDS_RESET) == DRIVER_OK
+        self.device.is_up()
     }
 
     /// Turns it off.
     pub fn reset(&self) {
-        self.write(register::STATUS, 0);
+        self.device.write(register::STATUS, 0);
     }
 
     /// Resets it, and sets it up with empty queues.
     pub fn start(&self) {
-        self.reset();
-        self.write(register::STATUS, ACKNOWLEDGE | DRIVER);
         let is_socket = self.is_socket();
-        let lower = if is_socket { STREAM } else { OFFLOADS };
-        for (half, features) in [(0, lower), (1, VERSION_1)] {
-            self.write(register::DEVICE_FEATURES_SEL, half);
-            let offered = read32(self.registers + register::DEVICE_FEATURES);
-            self.write(register::DRIVER_FEATURES_SEL, half);
-            self.write(register::DRIVER_FEATURES, features & offered);
-        }
-        self.write(register::STATUS, ACKNOWLEDGE | DRIVER | FEATURES_OK);
+        self.device.begin(if is_socket { STREAM } else { OFFLOADS });
         for queue in 0..QUEUES - u32::from(!is_socket) {
             let area = self.queue(queue);
-            write32(area + DRIVER_AREA, 0);
-            write32(area + DEVICE_AREA, 0);
-            self.write(register::QUEUE_SEL, queue);
-            self.write(register::QUEUE_NUM, ENTRIES.into());
-            for (low, address) in [
-                (register::QUEUE_DESC_LOW, area),
-                (register::QUEUE_DRIVER_LOW, area + DRIVER_AREA),
-                (register::QUEUE_DEVICE_LOW, area + DEVICE_AREA),
-            ] {
-                self.write(low, address as u32);
-                self.write(low + 4, (address >> 32) as u32);
+            let areas = [area, area + DRIVER_AREA, area + DEVICE_AREA];
+            for index in &areas[1..] {
+                write32(*index, 0);
             }
-            self.write(register::QUEUE_READY, 1);
+            self.device.set_queue(queue, ENTRIES.into(), areas);
         }
-        let all = ACKNOWLEDGE | DRIVER | FEATURES_OK | DRIVER_OK;
-        self.write(register::STATUS, all);
+        self.device.end();
     }
 
     fn queue(&self, queue: u32) -> u64 {
@@ -258,11 +209,11 @@ impl Card {
 
     /// Notifies the device of a queue.
     pub fn notify(&self, queue: u32) {
-        self.write(register::QUEUE_NOTIFY, queue);
+        self.device.write(register::QUEUE_NOTIFY, queue);
     }
 
     /// Takes its interrupt back.
     pub fn acknowledge(&self) {
-        self.write(register::INTERRUPT_ACK, ALL_CAUSES);
+        self.device.write(register::INTERRUPT_ACK, ALL_CAUSES);
     }
 }

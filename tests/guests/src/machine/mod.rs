@@ -22,6 +22,7 @@ pub mod sysreg;
 pub mod time;
 pub mod traps;
 pub mod uart;
+pub mod virtio;
 
 /// Most CPUs that this program starts.
 pub const MAX_CPUS: usize = 8;

@@ -7,39 +7,20 @@
 //! `suite=victim`: says the time, in microseconds of the counter, and then sleeps `ms=` milliseconds (default 1000), a millisecond at a time.
 //! `write=`: it writes to this address before.
 
-use crate::machine::mmio::{read32, write32};
+use crate::machine::mmio::write32;
 use crate::machine::random::Random;
 use crate::machine::sysreg::mrs;
 use crate::machine::time::{self, Timer, now};
 use crate::machine::uart::say;
+use crate::machine::virtio::{Device, MAGIC, register};
 use crate::machine::{bootargs, gic, interrupts};
 use crate::report::{Verdict, check, check_eq, record};
 use core::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering};
 
-/// The transport's registers (section 4.2.2).
-const BASE: u64 = 0x0A00_3E00;
-mod register {
-    pub const MAGIC: u64 = 0x000;
-    pub const DEVICE: u64 = 0x008;
-    pub const DRIVER_FEATURES: u64 = 0x020;
-    pub const DRIVER_FEATURES_SEL: u64 = 0x024;
-    pub const QUEUE_SEL: u64 = 0x030;
-    pub const QUEUE_NUM: u64 = 0x038;
-    pub const QUEUE_READY: u64 = 0x044;
-    pub const QUEUE_NOTIFY: u64 = 0x050;
-    pub const STATUS: u64 = 0x070;
-    pub const QUEUE_DESC: u64 = 0x080;
-    pub const QUEUE_DRIVER: u64 = 0x090;
-    pub const QUEUE_DEVICE: u64 = 0x0A0;
-}
-const MAGIC: u32 = 0x7472_6976;
+/// The transport.
+const TRANSPORT: Device = Device(0x0A00_3E00);
+/// `DeviceID` of an entropy device.
 const ENTROPY: u32 = 4;
-/// Bit 32 of the features: VIRTIO_F_VERSION_1.
-const VERSION_1: u32 = 1 << 0;
-/// `Status`: ACKNOWLEDGE, DRIVER, DRIVER_OK, FEATURES_OK.
-const STARTED: u32 = 1 | 2;
-const FEATURES_OK: u32 = STARTED | 8;
-const READY: u32 = FEATURES_OK | 4;
 
 /// Buffers of the queue, of which one is used.
 const BUFFERS: usize = 2;
@@ -112,31 +93,17 @@ fn attack() -> Verdict {
 
 /// Starts the device.
 pub(super) fn start() -> Verdict {
-    let set = |register, value| write32(BASE + register, value);
-    check_eq!(read32(BASE + register::MAGIC), MAGIC, "a transport");
-    check_eq!(read32(BASE + register::DEVICE), ENTROPY, "the device");
-    set(register::STATUS, 0);
-    set(register::STATUS, STARTED);
-    set(register::DRIVER_FEATURES_SEL, 1);
-    set(register::DRIVER_FEATURES, VERSION_1);
-    set(register::STATUS, FEATURES_OK);
-    set(register::QUEUE_SEL, 0);
-    set(register::QUEUE_NUM, BUFFERS as u32);
+    check_eq!(TRANSPORT.read(register::MAGIC), MAGIC, "a transport");
+    check_eq!(TRANSPORT.read(register::DEVICE_ID), ENTROPY, "the device");
+    TRANSPORT.begin(0);
     let offset = bootargs::number_or("offset", 0);
-    for (register, place) in [
-        (register::QUEUE_DESC, (&raw const QUEUE.address).addr()),
-        (
-            register::QUEUE_DRIVER,
-            (&raw const QUEUE.available_flags).addr(),
-        ),
-        (register::QUEUE_DEVICE, (&raw const QUEUE.used_flags).addr()),
-    ] {
-        let place = place as u64 + offset;
-        set(register, place as u32);
-        set(register + 4, (place >> 32) as u32);
-    }
-    set(register::QUEUE_READY, 1);
-    set(register::STATUS, READY);
+    let areas = [
+        (&raw const QUEUE.address).addr(),
+        (&raw const QUEUE.available_flags).addr(),
+        (&raw const QUEUE.used_flags).addr(),
+    ];
+    TRANSPORT.set_queue(0, BUFFERS as u32, areas.map(|at| at as u64 + offset));
+    TRANSPORT.end();
     Ok(())
 }
 
@@ -145,7 +112,7 @@ pub(super) fn write(at: u64) -> Verdict {
     QUEUE.address.store(at, Ordering::Relaxed);
     let next = QUEUE.available.load(Ordering::Relaxed).wrapping_add(1);
     QUEUE.available.store(next, Ordering::Release);
-    write32(BASE + register::QUEUE_NOTIFY, 0);
+    TRANSPORT.write(register::QUEUE_NOTIFY, 0);
     check!(
         time::wait(|| QUEUE.used.load(Ordering::Acquire) == next),
         "the device does not answer"

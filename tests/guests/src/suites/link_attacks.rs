@@ -27,10 +27,10 @@ pub const ATTACKS: &[(&str, Attack)] = &[
     ("card-resets", reset),
 ];
 
-/// Most buffers that a device has used since it was set up: what has been received.
+/// The most receive buffers that a device has used after it was set up.
 static RECEIVED: AtomicU16 = AtomicU16::new(0);
 
-/// How many an exchange has received at least: more are a matter of its length.
+/// An exchange that has received fewer does not flow.
 const LEAST_RECEIVED: u16 = 100;
 /// Links: a memory link, a network link and a vsock link.
 const LINKS: usize = 3;
@@ -85,7 +85,7 @@ pub fn acknowledge() {
 
 /// Reads or writes any register of any device of a link.
 fn registers(random: &mut Random) {
-    // Else they would not come up.
+    // Random values would hardly ever set a device up.
     if random.below(64) == 0 {
         cards::all().for_each(|card| card.start());
     }
@@ -111,7 +111,7 @@ fn exchange(random: &mut Random, by_socket: bool) {
         if !is_ready(&card) {
             continue;
         }
-        // A queue is that of one CPU. The others use the device, too.
+        // One CPU offers chains in each queue. The others notify the device only.
         for queue in [RECEIVES, TRANSMITS] {
             if cpu() != queue as usize {
                 card.notify(queue);

@@ -242,7 +242,7 @@ impl Fuzz<'_> {
         let mut interrupts = [false; 2];
         for _ in 0..MOST_ACCESSES {
             let before = self.guests().accesses;
-            // A step that is always stopped before its first piece of work does not get on, and one that has begun no frame has none.
+            // A step that is stopped before its first piece of work changes nothing. The model allows that only within a frame, and not each time.
             let may_stop = once_in > 1 && self.is_within_frame();
             let mut is_after = after_a_piece(once_in > 0);
             let pause = || (is_after() || may_stop) && pauses.once_in(once_in);
