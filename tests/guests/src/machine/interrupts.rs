@@ -3,7 +3,7 @@
 
 use super::MAX_CPUS;
 use super::gic::{self, SPURIOUS};
-use super::sysreg::{cpu, mask, mrs, msr, unmask, wfi};
+use super::sysreg::{barrier, cpu, mask, mrs, msr, unmask, wfi};
 use super::time::{self, IMASK, Timer};
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
@@ -113,6 +113,13 @@ pub fn take(count: usize) -> bool {
     let come = time::wait(|| self::count(cpu()) >= count);
     mask();
     come
+}
+
+/// Takes the interrupts that are pending now, and waits for no more.
+pub fn take_pending() {
+    unmask();
+    barrier();
+    mask();
 }
 
 /// Unmasks interrupts for a short time, to take those that are already pending.

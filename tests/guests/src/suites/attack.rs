@@ -2,12 +2,13 @@
 //! `suite=attack kind=KIND ms=N`: all CPUs do the same thing without end, for `ms=` milliseconds (default 1000): something that costs
 //! the hypervisor time, or that might confuse it. A guest of a higher priority on the same cores must not notice.
 
-use super::link_attacks;
+use super::link_attacks::{self, Attack};
 use crate::machine::gic::{GICD, GICR, REDISTRIBUTOR_SIZE};
+use crate::machine::interrupts::take_pending;
 use crate::machine::mmio;
 use crate::machine::psci::{Conduit, call, call_by, function, power};
 use crate::machine::random::Random;
-use crate::machine::sysreg::{barrier, cpu, mask, mrs, msr, unmask, wfi};
+use crate::machine::sysreg::{cpu, mask, mrs, msr, wfi};
 use crate::machine::time::{ENABLE, Timer, now, us};
 use crate::machine::uart::{CONSOLE, register as uart};
 use crate::machine::{bootargs, cpus, gic, interrupts, psci, traps};
@@ -62,9 +63,6 @@ const PRIORITY_WORDS: u32 = 8;
 const MEMORY: u64 = 0x4000_0000;
 const LINE: u64 = 64;
 
-/// What a CPU does again and again; it may draw random numbers.
-pub(super) type Attack = fn(&mut Random);
-
 /// The attacks by name. The figure `hostile` runs them (`bench/src/experiments/hostile.rs`).
 const ATTACKS: &[(&str, Attack)] = &[
     ("spin", |_| core::hint::spin_loop()),
@@ -102,26 +100,26 @@ const ATTACKS: &[(&str, Attack)] = &[
             timer.set_due(0);
             timer.set_control(ENABLE);
         }
-        take();
+        take_pending();
     }),
     ("timers", |random| {
         Timer::Virtual.set_left(random.below(300) as i32);
         Timer::Virtual.set_control(ENABLE);
         Timer::Physical.set_left(random.next() as i32);
         Timer::Physical.set_control(ENABLE);
-        take();
+        take_pending();
     }),
     ("sgi-self", |_| {
         gic::send_sgi(SGI, 1 << cpu());
-        take();
+        take_pending();
     }),
     ("sgi-all", |random| {
         gic::send_sgi(random.below(16) as u32, 0xFF);
-        take();
+        take_pending();
     }),
     ("sgi-group-0", |random| {
         gic::send_sgi_group_0(random.below(16) as u32, 0xFF);
-        take();
+        take_pending();
     }),
     ("sgi-anywhere", |random| {
         msr!(ICC_SGI1R_EL1, random.next());
@@ -131,18 +129,18 @@ const ATTACKS: &[(&str, Attack)] = &[
         gic::send_sgi_to_others(SGI);
         Timer::Virtual.start_us(20);
         wfi();
-        take();
+        take_pending();
     }),
     // The CPU interface.
     ("priority-mask", |random| {
         msr!(ICC_PMR_EL1, random.below(256));
-        take();
+        take_pending();
     }),
     ("groups", |random| {
         msr!(ICC_IGRPEN1_EL1, random.below(2));
         msr!(ICC_IGRPEN0_EL1, random.below(2));
         gic::send_sgi(SGI, 1 << cpu());
-        take();
+        take_pending();
     }),
     ("end-anything", |random| {
         msr!(ICC_CTLR_EL1, random.below(2) << 1);
@@ -175,7 +173,7 @@ const ATTACKS: &[(&str, Attack)] = &[
         let word = 4 * random.below(PRIORITY_WORDS.into());
         gic::send_sgi(SGI, 1 << cpu());
         mmio::write32(frame + register::IPRIORITYR + word, random.next() as u32);
-        take();
+        take_pending();
     }),
     ("gicr-sleep", |random| {
         let waker = gic::redistributor(cpu()) + register::WAKER;
@@ -325,13 +323,6 @@ fn work() {
     // What the end of the suite needs.
     gic::start_cpu();
     CONSOLE.write(uart::IMSC, 0);
-}
-
-/// Takes the interrupts that are pending now.
-pub(super) fn take() {
-    unmask();
-    barrier();
-    mask();
 }
 
 fn end_at_once(_line: interrupts::Line) {

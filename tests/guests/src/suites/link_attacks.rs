@@ -2,10 +2,10 @@
 //! Attacks of the suite `attack` on links: a memory link (link 0), and the cards and socket devices of the others. A guest at the other end may
 //! run the same attack.
 
-use super::attack::{Attack, take};
 use crate::machine::cards::{
     self, BUFFER_SIZE, Card, Descriptor, ENTRIES, NEXT, RECEIVES, TRANSMITS, WRITE,
 };
+use crate::machine::interrupts::take_pending;
 use crate::machine::mmio::{read32, write16, write32, write64};
 use crate::machine::random::Random;
 use crate::machine::sysreg::cpu;
@@ -14,11 +14,14 @@ use crate::machine::{cpus, gic};
 use crate::victim_link::REGISTERS;
 use core::sync::atomic::{AtomicU16, Ordering};
 
+/// What a CPU does again and again; it may draw random numbers.
+pub type Attack = fn(&mut Random);
+
 /// The attacks by name.
 pub const ATTACKS: &[(&str, Attack)] = &[
     ("link-signals", |_| {
         write32(REGISTERS + SIGNAL, 1);
-        take();
+        take_pending();
     }),
     ("link-registers", registers),
     ("frames", |random| exchange(random, false)),
@@ -130,7 +133,7 @@ fn exchange(random: &mut Random, by_socket: bool) {
             RECEIVED.fetch_max(card.used(RECEIVES), Ordering::Relaxed);
         }
     }
-    take();
+    take_pending();
 }
 
 /// Whether the device can be used. If not, CPU 0 sets it up.
@@ -220,7 +223,7 @@ fn break_chains(random: &mut Random) {
         if !is_ready(&card) {
             continue;
         }
-        take();
+        take_pending();
         let queue = random.below(3) as u32;
         let address = match random.below(16) {
             0 => random.next(),
