@@ -4,8 +4,7 @@
 //!
 //! Two things bound this, so that vCPUs of one band share their core fairly whatever a guest does, and switches stay rare. A vCPU runs
 //! out of turn at most once in twenty times that length on average, and [four times](BURST) in a row. And what it runs out of turn is
-//! taken off its next time slice, unless it sleeps first. If it may hold a lock when that time is over, it goes on with its next turn. It
-//! does not get that turn a second time, and does not run out of turn before the turn would have come.
+//! taken off its next time slice, unless it sleeps first.
 
 use super::{Band, Ticks};
 use crate::sets::VcpuSet;
@@ -21,43 +20,24 @@ const INTERVAL: u64 = 20;
 pub struct Allowance {
     /// When none of it counts any more. Each time that the vCPU runs out of turn moves this by an interval.
     full_at: Ticks,
-    /// See [`Self::has_taken_turn`].
-    has_taken_turn: bool,
 }
 
 impl Allowance {
     /// Takes one of the times that the vCPU may run out of turn, one for each `interval`. Returns whether there was one.
     fn take(&mut self, now: Ticks, interval: Ticks) -> bool {
         let used = self.full_at.saturating_sub(now).0;
-        if self.has_taken_turn || used > interval.0.saturating_mul(BURST - 1) {
+        if used > interval.0.saturating_mul(BURST - 1) {
             return false;
         }
         self.full_at = self.full_at.max(now).saturating_add(interval);
         true
     }
 
-    /// The vCPU has run out of turn, and goes on with its next turn.
-    pub(super) fn take_turn(&mut self) {
-        self.has_taken_turn = true;
-    }
-
-    /// Whether the vCPU has had its next turn already.
-    #[inline(always)]
-    pub(super) fn has_taken_turn(&self) -> bool {
-        self.has_taken_turn
-    }
-
-    /// A turn of the vCPU has come. Returns whether the vCPU has had that already.
-    #[inline(always)]
-    pub(super) fn has_had_turn(&mut self) -> bool {
-        core::mem::take(&mut self.has_taken_turn)
-    }
-
     /// The same state, with times relative to `now`.
     #[cfg(test)]
-    pub fn relative_to(mut self, now: Ticks) -> Self {
-        self.full_at = self.full_at.saturating_sub(now);
-        self
+    pub fn relative_to(self, now: Ticks) -> Self {
+        let full_at = self.full_at.saturating_sub(now);
+        Self { full_at }
     }
 }
 
