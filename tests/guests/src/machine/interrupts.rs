@@ -122,7 +122,7 @@ pub fn take_pending() {
     mask();
 }
 
-/// Unmasks interrupts for a short time, to take those that are already pending.
+/// Takes the interrupts that are pending, and those that come within 500 µs.
 pub fn take_what_is_there() {
     unmask();
     time::delay_us(500);
