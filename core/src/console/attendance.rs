@@ -10,6 +10,10 @@
 //! - in the lowest band, and while the core idles, every [`LOOK_US`] as well;
 //! - while an answer is not fully printed, every [`STEP_US`], in any band.
 //!
+//! A guest above the lowest band often takes the core with an interrupt of a timer whose period divides [`LOOK_US`], and would
+//! wait for a duty that comes with a later period. So the alarm expires [`APART_US`] after such a time, and does so for as long
+//! as the guest keeps the core.
+//!
 //! When the alarm expires, the core does a [`Duty`]: a number of short steps. It looks for interrupts before each one. It
 //! does more than one only while no interrupt is pending. It defers even the first for a vCPU that has become runnable,
 //! but not twice in a row, so that no storm of interrupts stops the console.
@@ -20,6 +24,9 @@ use crate::schedule::Ticks;
 pub const LOOK_US: u32 = 40_000;
 /// Time between two steps while an answer waits, in microseconds.
 const STEP_US: u32 = 50;
+/// Time from the interrupts of a guest's timer to a duty, in microseconds: half of `STEP_US`, so that no step comes closer to
+/// an interrupt before or after it. A guest has gone on long before.
+const APART_US: u32 = STEP_US / 2;
 /// Time between two steps while the UART is full, in microseconds: a slow UART takes this long for a few bytes.
 const FULL_US: u32 = 1_000;
 /// Time between two looks for unfinished lines, in microseconds.
@@ -53,6 +60,8 @@ pub enum Left {
 #[derive(Clone, Debug)]
 pub struct Attendance {
     due: Ticks,
+    /// When the last duty was due. Those after it are due by it, so that they stay apart from the interrupts of a guest's timer.
+    was_due: Ticks,
     /// When it is due in the lowest band. Bursts of higher bands do not delay that.
     due_while_low: Ticks,
     /// The value of `is_low as u8` at which the core has changed between the lowest band (or idling) and a higher one.
@@ -63,6 +72,8 @@ pub struct Attendance {
     was_deferred: bool,
     idle_lines_at: Ticks,
     look: Ticks,
+    /// `look`, and apart from the interrupt by which a guest has just taken the core.
+    look_apart: Ticks,
     step: Ticks,
     full: Ticks,
     idle_lines: Ticks,
@@ -76,12 +87,14 @@ impl Attendance {
     pub const fn new(attends: bool, frequency_hz: u32) -> Self {
         Self {
             due: if attends { Ticks(0) } else { Ticks::NEVER },
+            was_due: Ticks(0),
             due_while_low: Ticks(0),
             turns_at: if attends { true as u8 } else { NO_TURN },
             is_operator_waiting: false,
             was_deferred: false,
             idle_lines_at: Ticks(0),
             look: Ticks::from_micros(LOOK_US, frequency_hz),
+            look_apart: Ticks::from_micros(LOOK_US + APART_US, frequency_hz),
             step: Ticks::from_micros(STEP_US, frequency_hz),
             full: Ticks::from_micros(FULL_US, frequency_hz),
             idle_lines: Ticks::from_micros(IDLE_LINES_US, frequency_hz),
@@ -105,7 +118,7 @@ impl Attendance {
                     self.due_while_low
                 } else {
                     // The priority mask has let the console's interrupt through until now.
-                    now.saturating_add(self.look)
+                    now.saturating_add(self.look_apart)
                 };
             }
         }
@@ -140,7 +153,7 @@ impl Attendance {
     /// The core comes back for something else after the time of a step.
     pub fn come_back(&mut self, now: Ticks) {
         self.is_operator_waiting = true;
-        self.due = self.due.min(now.saturating_add(self.step));
+        self.due = self.due.min(self.after_duty(now, self.step));
     }
 
     /// The duty is done, except for what is left.
@@ -148,11 +161,28 @@ impl Attendance {
         self.was_deferred = false;
         self.is_operator_waiting = left != Left::Nothing;
         self.due_while_low = now.saturating_add(self.look);
-        self.due = now.saturating_add(match left {
-            Left::Nothing => self.look,
-            Left::Some => self.step,
-            Left::UartFull => self.full,
-        });
+        // `request` does not say when it came.
+        self.was_due = match self.due {
+            Ticks(0) => now,
+            due => due,
+        };
+        self.due = self.after_duty(
+            now,
+            match left {
+                Left::Nothing => self.look,
+                Left::Some => self.step,
+                Left::UartFull => self.full,
+            },
+        );
+    }
+
+    /// The time after the last duty was due, or after `now` if that is over.
+    fn after_duty(&self, now: Ticks, time: Ticks) -> Ticks {
+        let after = self.was_due.saturating_add(time);
+        match after > now {
+            true => after,
+            false => now.saturating_add(time),
+        }
     }
 
     /// The operator has asked for something: the next duty is due at once. Only on the console's core.
@@ -179,6 +209,7 @@ mod tests {
     const HZ: u32 = 1_000_000;
     const LOOK: u64 = LOOK_US as u64;
     const STEP: u64 = STEP_US as u64;
+    const APART: u64 = APART_US as u64;
 
     fn decided(attendance: &mut Attendance, now: u64, is_low: bool) -> Option<Duty> {
         let now = Ticks(now);
@@ -210,7 +241,7 @@ mod tests {
     fn a_short_burst_is_not_interrupted() {
         let mut attendance = attended();
         assert_eq!(decided(&mut attendance, LOOK - 1, false), None);
-        assert_eq!(attendance.due(), Ticks(2 * LOOK - 1));
+        assert_eq!(attendance.due(), Ticks(2 * LOOK - 1 + APART));
         assert_eq!(decided(&mut attendance, 2 * LOOK - 2, false), None);
         // A duty that is due in the lowest band is done when the core is back in that band.
         assert!(decided(&mut attendance, 2 * LOOK - 2, true).is_some());
@@ -221,12 +252,40 @@ mod tests {
         let mut attendance = attended();
         assert_eq!(decided(&mut attendance, 5, false), None);
         for look in 1..4 {
-            let now = look * LOOK + 5;
+            let now = look * LOOK + 5 + APART;
             assert_eq!(decided(&mut attendance, now - 1, false), None);
             let duty = decided(&mut attendance, now, false);
             assert_eq!(duty.map(|duty| duty.steps), Some(STEPS_ABOVE_LOWEST_BAND));
             attendance.done(Ticks(now), Left::Nothing);
         }
+    }
+
+    /// A guest whose timer interrupts every 50 µs, or at a multiple of that which divides `LOOK`, takes the core with such an interrupt and keeps it. The
+    /// core needs some time to come to a duty.
+    #[test]
+    fn no_duty_comes_with_an_interrupt_of_the_guests_timer() {
+        let mut attendance = attended();
+        let begin = 7;
+        assert_eq!(decided(&mut attendance, begin, false), None);
+        let duties = [Left::Nothing, Left::Some, Left::Some, Left::UartFull];
+        for left in duties.into_iter().cycle().take(400) {
+            let now = attendance.due().0 + 2;
+            assert!(decided(&mut attendance, now, false).is_some());
+            attendance.done(Ticks(now), left);
+            assert_eq!((attendance.due().0 - begin) % STEP, APART);
+            if left == Left::Nothing {
+                attendance.come_back(Ticks(now + 1));
+                assert_eq!((attendance.due().0 - begin) % STEP, APART);
+            }
+        }
+    }
+
+    #[test]
+    fn a_duty_that_was_very_late_is_not_made_up_for() {
+        let mut attendance = attended();
+        assert!(decided(&mut attendance, 5 * LOOK, true).is_some());
+        attendance.done(Ticks(5 * LOOK), Left::Nothing);
+        assert_eq!(attendance.due(), Ticks(6 * LOOK));
     }
 
     #[test]
@@ -265,16 +324,15 @@ mod tests {
     #[test]
     fn a_vcpu_that_has_become_runnable_defers_a_duty_once() {
         let mut attendance = attended();
-        for round in 1..4 {
-            assert!(decided(&mut attendance, round * LOOK, true).is_some());
-            assert!(attendance.yields(Ticks(round * LOOK)));
-            assert_eq!(
-                decided(&mut attendance, round * LOOK + STEP - 1, true),
-                None
-            );
-            assert!(decided(&mut attendance, round * LOOK + STEP, true).is_some());
-            assert!(!attendance.yields(Ticks(round * LOOK + STEP)));
-            attendance.done(Ticks(round * LOOK), Left::Nothing);
+        for _ in 1..4 {
+            let due = attendance.due().0;
+            assert!(decided(&mut attendance, due, true).is_some());
+            assert!(attendance.yields(Ticks(due)));
+            assert_eq!(decided(&mut attendance, due + STEP - 1, true), None);
+            assert!(decided(&mut attendance, due + STEP, true).is_some());
+            assert!(!attendance.yields(Ticks(due + STEP)));
+            attendance.done(Ticks(due + STEP), Left::Nothing);
+            assert_eq!(attendance.due(), Ticks(due + STEP + LOOK));
         }
     }
 
@@ -291,7 +349,7 @@ mod tests {
             for (length, is_low) in bursts {
                 let end = now + length;
                 while now < end {
-                    prop_assert!(attended_at.max(low_at) + LOOK >= now);
+                    prop_assert!(attended_at.max(low_at) + LOOK + APART >= now);
                     prop_assert!(!is_low || attended_at + LOOK >= now || now == low_at || end - now == length);
                     if let Some(duty) = decided(&mut attendance, now, is_low) {
                         prop_assert!(is_low || now >= low_at + LOOK, "a short burst is interrupted");

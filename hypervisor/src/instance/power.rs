@@ -250,8 +250,7 @@ impl Instance {
         let Some(governing) = self.governing.as_mut().filter(|_| is_due) else {
             return;
         };
-        // Above the lowest band, the alarm may have expired together with a timer of the guest, and would do so again: it comes after a multiple of a
-        // millisecond.
+        // Above the lowest band, a guest waits for the console's work now. It is interrupted for the governor's a second time, and less long each time.
         let is_begun = !matches!(governing.phase, Phase::Waits);
         let is_quiet = migration::quiet_from(&self.state, &self.platform, now) <= now;
         governing.was_put_off = !governing.was_put_off && (is_quiet || !is_low && !is_begun);
