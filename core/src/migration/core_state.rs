@@ -49,6 +49,8 @@ const DEFER_STEP_US: u32 = 20;
 pub struct SinceEntry {
     /// An interrupt was delivered to the loaded vCPU.
     pub has_delivered: bool,
+    /// One of those interrupts was not of its timers.
+    pub has_delivered_other: bool,
     /// The running vCPU, which has to give up the core, was sampled.
     pub has_sampled: bool,
 }
@@ -63,6 +65,9 @@ pub enum Catch {
     /// A program enters the kernel.
     Entry,
 }
+
+/// In [`CoreState::fetch_at`]: the core must fetch at once.
+pub(super) const FETCH_AGAIN: Ticks = Ticks(0);
 
 /// What every core is given at start.
 #[derive(Clone, Copy, Debug)]
@@ -438,6 +443,13 @@ impl<T> CoreState<T> {
         self.since_entry.has_delivered = true;
     }
 
+    /// As [`Self::note_delivery`], for an interrupt that is not of the vCPU's timers.
+    #[inline(always)]
+    pub fn note_other_delivery(&mut self) {
+        self.note_delivery();
+        self.since_entry.has_delivered_other = true;
+    }
+
     /// As [`Self::note_delivery`], for the running vCPU: the interrupt also ends a spin.
     #[inline(always)]
     pub(super) fn interrupted(&mut self) {
@@ -557,7 +569,7 @@ impl<T> CoreState<T> {
     pub(super) fn fetch_again(&mut self, id: VcpuId) {
         self.must_decide = true;
         if self.moves(id) {
-            self.fetch_at = Ticks(0);
+            self.fetch_at = FETCH_AGAIN;
         }
     }
 

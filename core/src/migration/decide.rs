@@ -13,7 +13,7 @@ use super::finish::finish;
 use super::gang::pause_gang;
 use super::interrupt::{
     arm_alarm, arm_stale_alarm, disarm_alarm, is_overtaken, notify_rung, notify_vcpus,
-    take_interrupts,
+    run_again_for_interrupt, take_interrupts,
 };
 use super::notify::set_running;
 use super::park::acquire_token;
@@ -200,7 +200,11 @@ pub(super) fn decide_in_full<P: Platform>(state: &mut State<P>, platform: &mut P
     }
     let changes = matches!(decision.action, Action::Run(_));
     if let Action::Run(chosen) = decision.action {
+        let last = state.running;
         set_running(state, chosen);
+        if let Some(id) = last {
+            run_again_for_interrupt(state, platform, id, now);
+        }
         platform.trace(TracePoint::Dispatch(chosen, now));
     }
     state.is_unfinished = !state.movable.is_empty() || state.rules.gang;

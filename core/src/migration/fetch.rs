@@ -5,7 +5,7 @@
 use super::catch::{catch, stop_catching};
 use super::choice::Choice;
 use super::claim::{become_host_core, claim_for_core, is_cut_off};
-use super::core_state::Catch;
+use super::core_state::{Catch, CoreState, FETCH_AGAIN};
 use super::grace::Leaves;
 use super::interrupt::take_interrupts;
 use super::notify::{To, notify_other_core, pass_on, publish_level, publish_not_shared};
@@ -48,7 +48,7 @@ pub(super) fn fetch<P: Platform>(state: &mut State<P>, platform: &mut P, now: Ti
     if is_above_movable(state, platform) {
         return Fetched::NotTried;
     }
-    if !(state.sent | state.visitors).is_empty() || state.rules.max_stay.is_some() {
+    if sends_away(state) {
         send_away_due(state, platform, now);
     }
     if state.scheduler.highest_level() == Level::IDLE {
@@ -58,28 +58,18 @@ pub(super) fn fetch<P: Platform>(state: &mut State<P>, platform: &mut P, now: Ti
         // Also publish first, then look: a core on which another vCPU waits is not notified of parked vCPUs.
         publish_not_shared(state, platform);
     }
-    let movable = state.movable;
-    let is_shared = state.rules.leaves_shared_cores && state.scheduler.same_band_waits();
-    // The policy leaves each vCPU of this band or below where it is, unless that vCPU is cut off.
-    let leaves_up_to = state.scheduler.current_band().filter(|_| is_shared);
-    let mut elsewhere = VcpuSet::EMPTY;
-    // At most 32 times: vCPUs.
-    for id in movable.iter() {
-        let concerns = match platform.shared().slot(id).peek(state.core) {
-            Peek::Nothing => false,
-            Peek::Runnable(host) => {
-                leaves_up_to.is_none()
-                    || platform.shared().band(id) > leaves_up_to
-                    || is_cut_off(platform.shared(), id, host)
-            }
-            // Its host core delivers its interrupts, unless the vCPU is cut off there.
-            Peek::Waits(host) => is_cut_off(platform.shared(), id, host),
-        };
-        elsewhere.insert_if(id, concerns);
-    }
-    platform.trace(TracePoint::Peeked(movable.count()));
+    let mut elsewhere = parked_elsewhere(state, platform);
     if let Some(ended) = must_end(state, platform) {
         return ended;
+    }
+    if state.fetch_at == FETCH_AGAIN && !sends_away(state) {
+        // At this look the core has taken a kick, or an interrupt for a parked vCPU. It looks at the slots again now, and need not decide again for that. If it may
+        // have vCPUs to send away, it decides again, since it sends them before it looks.
+        state.fetch_at = Ticks::NEVER;
+        elsewhere = parked_elsewhere(state, platform);
+        if let Some(ended) = must_end(state, platform) {
+            return ended;
+        }
     }
     let slice = state.scheduler.time_slice();
     let turn_end = turn_end(state, platform);
@@ -103,6 +93,38 @@ pub(super) fn fetch<P: Platform>(state: &mut State<P>, platform: &mut P, now: Ti
         state.fetch_at = state.fetch_at.min(turn_end);
     }
     fetched
+}
+
+/// Whether the core may have vCPUs to send away.
+#[inline(always)]
+fn sends_away<T>(state: &CoreState<T>) -> bool {
+    !(state.sent | state.visitors).is_empty() || state.rules.max_stay.is_some()
+}
+
+/// The vCPUs that another core has parked and that this core may have a use for.
+#[inline(always)]
+fn parked_elsewhere<P: Platform>(state: &State<P>, platform: &mut P) -> VcpuSet {
+    let movable = state.movable;
+    let is_shared = state.rules.leaves_shared_cores && state.scheduler.same_band_waits();
+    // The policy leaves each vCPU of this band or below where it is, unless that vCPU is cut off.
+    let leaves_up_to = state.scheduler.current_band().filter(|_| is_shared);
+    let mut elsewhere = VcpuSet::EMPTY;
+    // At most 32 times: vCPUs.
+    for id in movable.iter() {
+        let concerns = match platform.shared().slot(id).peek(state.core) {
+            Peek::Nothing => false,
+            Peek::Runnable(host) => {
+                leaves_up_to.is_none()
+                    || platform.shared().band(id) > leaves_up_to
+                    || is_cut_off(platform.shared(), id, host)
+            }
+            // Its host core delivers its interrupts, unless the vCPU is cut off there.
+            Peek::Waits(host) => is_cut_off(platform.shared(), id, host),
+        };
+        elsewhere.insert_if(id, concerns);
+    }
+    platform.trace(TracePoint::Peeked(movable.count()));
+    elsewhere
 }
 
 /// The running vCPU gets all of its grace again; not while it is in its grace and another vCPU of its band still waits for its turn, nor if a vCPU is to run out of

@@ -65,6 +65,8 @@ pub struct Grace {
     sees_spin: bool,
     /// Whether an interrupt has already voided a sample.
     is_voided: bool,
+    /// Whether a short step was already repeated.
+    is_repeated: bool,
 }
 
 impl Grace {
@@ -80,6 +82,7 @@ impl Grace {
             spin: Spin { last: None },
             sees_spin,
             is_voided: false,
+            is_repeated: false,
         }
     }
 
@@ -89,6 +92,7 @@ impl Grace {
         self.short_used = 0;
         self.spin = Spin::default();
         self.is_voided = false;
+        self.is_repeated = false;
     }
 
     /// An interrupt was delivered to the running vCPU. If the vCPU spins, the interrupt takes it out of its loop first, so its last sample
@@ -101,9 +105,14 @@ impl Grace {
         }
     }
 
-    /// The running vCPU has not entered its guest since the last sample, so it is where it was, and that sample shows nothing.
+    /// The running vCPU has not entered its guest since the last sample, so it is where it was, and that sample shows nothing. Its next short step is as long as
+    /// the last one. That happens once until the grace is [renewed](Self::renew): where the way to the guest takes longer than such a step, steps must become longer.
     pub fn has_not_run(&mut self) {
         self.spin = Spin::default();
+        if !self.is_repeated && self.short_used > 0 {
+            self.is_repeated = true;
+            self.short_used -= 1;
+        }
     }
 
     /// The running vCPU is to give up the core. `is_short`: to a vCPU with an interrupt.
@@ -181,6 +190,20 @@ mod tests {
             assert_eq!(sampled(pc, true), Leaves::Later(Ticks(until)));
         }
         assert_eq!(sampled(0, true), Leaves::InKernel);
+    }
+
+    #[test]
+    fn a_short_step_in_which_a_vcpu_has_not_run_is_repeated() {
+        let mut grace = Grace::new(Ticks(10), Ticks(2), 4, true);
+        let until = |at| Leaves::Later(Ticks(at));
+        assert_eq!(grace.sample(Ticks(100), at(4096), true), until(102));
+        grace.has_not_run();
+        assert_eq!(grace.sample(Ticks(102), at(4096), true), until(104));
+        assert_eq!(grace.sample(Ticks(104), at(8192), true), until(108));
+        // Once.
+        grace.has_not_run();
+        assert_eq!(grace.sample(Ticks(108), at(8192), true), until(116));
+        assert_eq!(grace.sample(Ticks(116), at(0), true), Leaves::InKernel);
     }
 
     #[test]

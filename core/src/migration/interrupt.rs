@@ -12,7 +12,7 @@
 //!   an interrupt for a still higher band is taken before the decision. When the alarm has expired, the core sets the mask at once.
 
 use super::core_state::{CoreState, Loaded};
-use super::park::{host_core_of, is_host_core, mark_wanted_if_cut_off, wake};
+use super::park::{host_core_of, is_host_core, is_rung, mark_wanted_if_cut_off, wake};
 use super::platform::{Delivery, Platform, State, Taken};
 use super::pull::pull_for_interrupt;
 use crate::schedule::{Band, Ticks, VcpuState};
@@ -128,6 +128,7 @@ pub fn handle<P: Platform>(state: &mut State<P>, platform: &mut P, taken: Taken)
         }
         Taken::Delivered(rung) => {
             state.interrupted();
+            state.note_other_delivery();
             if let Some(id) = state.loaded() {
                 wake(state, platform, id);
             }
@@ -342,6 +343,21 @@ fn run_out_of_turn<P: Platform>(state: &mut State<P>, platform: &P, id: VcpuId) 
     }
 }
 
+/// By a decision at `now`, a vCPU of this core has lost the core. If an interrupt has come for it that is not of its timers, and the core has not entered it since,
+/// it runs out of turn, too.
+#[inline(always)]
+pub(super) fn run_again_for_interrupt<P: Platform>(
+    state: &mut State<P>,
+    platform: &P,
+    id: VcpuId,
+    now: Ticks,
+) {
+    let has_come = state.since_entry.has_delivered_other && state.loaded() == Some(id);
+    if state.moves(id) && (has_come || is_rung(platform, id)) {
+        state.must_decide |= state.scheduler.run_out_of_turn(id, now);
+    }
+}
+
 /// The doorbell of the loaded vCPU was rung. If it is being switched out, or another interrupt has come meanwhile, the
 /// delivery waits until it runs again: another vCPU may be due, and the delivery would add to its latency.
 #[inline(always)]
@@ -360,6 +376,7 @@ fn deliver_doorbell<P: Platform>(state: &mut State<P>, platform: &mut P) {
     }
     let rung = platform.deliver(token, Delivery::Doorbell);
     state.interrupted();
+    state.note_other_delivery();
     let mut rung = refreshes_if_interrupted(state, id, rung);
     wake(state, platform, id);
     // A delivery rings another vCPU's doorbell only when an SPI has got another target, and does so once for each SPI.
@@ -403,8 +420,12 @@ pub fn refresh<P: Platform>(state: &mut State<P>, platform: &mut P) {
         return;
     };
     let id = *id;
+    let was_rung = is_rung(platform, id);
     let rung = platform.deliver(token, Delivery::All);
     state.interrupted();
+    if was_rung {
+        state.note_other_delivery();
+    }
     let rung = refreshes_if_interrupted(state, id, rung);
     wake(state, platform, id);
     notify_unless_interrupted(state, platform, rung);

@@ -61,10 +61,25 @@ fn pull<P: Platform>(state: &mut State<P>, platform: &mut P, id: VcpuId, host: P
     };
     match pulled {
         Pulled::Nothing => {}
-        Pulled::Wanted => state.fetch_again(id),
+        Pulled::Wanted => {
+            state.fetch_again(id);
+            if let Some(to) = left_to(state, platform, id) {
+                notify_other_core(state, platform, id, to);
+            }
+        }
         Pulled::Claimed => state.must_decide = true,
     }
     pulled
+}
+
+/// To which other cores this core leaves a vCPU that it has marked as wanted; `None`: it fetches the vCPU itself, if the policy has it do so.
+fn left_to<P: Platform>(state: &State<P>, platform: &P, id: VcpuId) -> Option<To> {
+    let (current, band) = (state.scheduler.current_band(), platform.shared().band(id));
+    if current > band {
+        return Some(To::Any);
+    }
+    let is_left = state.rules.leaves_shared_cores && state.scheduler.same_band_waits();
+    (is_left && current == band).then_some(To::NotShared)
 }
 
 /// A vCPU that is off is to start: acquires its token if it is here, or parked by a core where it is cut off.

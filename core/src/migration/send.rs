@@ -5,7 +5,7 @@
 //! `steal` and `balance` send no vCPU away. What other policies do is in their [`PolicyRules`](super::PolicyRules).
 
 use super::catch::stop_catching;
-use super::core_state::{Catch, CoreState};
+use super::core_state::{Catch, CoreState, FETCH_AGAIN};
 use super::notify::{To, notify_other_core};
 use super::park::{acquire_token, is_host_core, park, store_token};
 use super::platform::{Platform, State, TracePoint};
@@ -53,7 +53,7 @@ fn send_away<P: Platform>(state: &mut State<P>, platform: &mut P, id: VcpuId, to
         save_loaded(state, platform);
         if platform.is_interrupted() {
             state.must_decide = true;
-            state.fetch_at = Ticks(0);
+            state.fetch_at = FETCH_AGAIN;
             return;
         }
     }

@@ -110,6 +110,7 @@ pub fn switch_in<P: Platform>(state: &mut State<P>, platform: &mut P, id: VcpuId
     let (rung, is_complete) = platform.load_interrupts(&mut token, since);
     state.loaded = Some(Loaded { id, token });
     state.must_refresh = !is_complete;
+    state.since_entry.has_delivered_other = false;
     early::loaded(state, platform, id);
     state.rung |= rung;
     if state.excludes_kernels || state.scheduler.runs_out_of_turn() {

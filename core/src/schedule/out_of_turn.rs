@@ -3,15 +3,16 @@
 //! core. That vCPU keeps the rest of its time slice.
 //!
 //! Two things bound this, so that vCPUs of one band share their core fairly whatever a guest does, and switches stay rare. A vCPU runs
-//! out of turn at most once in twenty times that length on average, and [four times](BURST) in a row. And what it runs out of turn is
-//! taken off its next time slice, unless it sleeps first.
+//! out of turn at most once in twenty times that length on average, and [eight times](BURST) in a row. And what it runs out of turn is
+//! taken off its next time slice, unless it sleeps first. If it may hold a lock when that time is over, it goes on with its next turn. It
+//! does not get that turn a second time, and does not run out of turn before the turn would have come.
 
 use super::{Band, Ticks};
 use crate::sets::VcpuSet;
 use spumone_config::types::VcpuId;
 
 /// How many times in a row a vCPU runs out of turn that has not done so for long.
-const BURST: u64 = 4;
+const BURST: u64 = 8;
 /// How often a vCPU runs out of turn on average: every so many lengths of that.
 const INTERVAL: u64 = 20;
 
@@ -20,24 +21,43 @@ const INTERVAL: u64 = 20;
 pub struct Allowance {
     /// When none of it counts any more. Each time that the vCPU runs out of turn moves this by an interval.
     full_at: Ticks,
+    /// See [`Self::has_taken_turn`].
+    has_taken_turn: bool,
 }
 
 impl Allowance {
     /// Takes one of the times that the vCPU may run out of turn, one for each `interval`. Returns whether there was one.
     fn take(&mut self, now: Ticks, interval: Ticks) -> bool {
         let used = self.full_at.saturating_sub(now).0;
-        if used > interval.0.saturating_mul(BURST - 1) {
+        if self.has_taken_turn || used > interval.0.saturating_mul(BURST - 1) {
             return false;
         }
         self.full_at = self.full_at.max(now).saturating_add(interval);
         true
     }
 
+    /// The vCPU has run out of turn, and goes on with its next turn.
+    pub(super) fn take_turn(&mut self) {
+        self.has_taken_turn = true;
+    }
+
+    /// Whether the vCPU has had its next turn already.
+    #[inline(always)]
+    pub(super) fn has_taken_turn(&self) -> bool {
+        self.has_taken_turn
+    }
+
+    /// A turn of the vCPU has come. Returns whether the vCPU has had that already.
+    #[inline(always)]
+    pub(super) fn has_had_turn(&mut self) -> bool {
+        core::mem::take(&mut self.has_taken_turn)
+    }
+
     /// The same state, with times relative to `now`.
     #[cfg(test)]
-    pub fn relative_to(self, now: Ticks) -> Self {
-        let full_at = self.full_at.saturating_sub(now);
-        Self { full_at }
+    pub fn relative_to(mut self, now: Ticks) -> Self {
+        self.full_at = self.full_at.saturating_sub(now);
+        self
     }
 }
 

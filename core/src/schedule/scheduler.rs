@@ -235,12 +235,13 @@ impl Scheduler {
 
     /// An interrupt has come for a vCPU that may have to wait for its turn: if it is runnable and another vCPU of its band runs, it is to
     /// run [out of turn](mod@super::out_of_turn). Returns whether it will: from the next decision on, if the current vCPU's time slice
-    /// is not extended.
+    /// is not extended. It will not if it is the first of its band, and so runs next anyway.
     pub fn run_out_of_turn(&mut self, vcpu: VcpuId, now: Ticks) -> bool {
         let Self {
             current: Some((_, current)),
             vcpus,
             out_of_turn,
+            queue,
             ..
         } = self
         else {
@@ -252,6 +253,7 @@ impl Scheduler {
         entry.state == VcpuState::Runnable
             && entry.band == *current
             && entry.quantum_left > out_of_turn.length()
+            && queue.next() != Some(vcpu)
             && out_of_turn.ask(vcpu, *current, &mut entry.out_of_turn, now)
     }
 
@@ -272,8 +274,10 @@ impl Scheduler {
     /// The current vCPU, which runs out of turn, goes on: its time slice begins now, and no other vCPU cuts it short for now.
     pub fn take_turn(&mut self, now: Ticks) {
         if let Some((vcpu, band)) = self.current
-            && let Ok(&Entry { quantum_left, .. }) = self.entry(vcpu)
+            && let Some(entry) = self.entry_mut(vcpu)
         {
+            entry.out_of_turn.take_turn();
+            let quantum_left = entry.quantum_left;
             self.out_of_turn.runs_in_turn(vcpu);
             self.out_of_turn.cancel();
             let length = self.turn_of(vcpu, band, quantum_left);
@@ -541,7 +545,7 @@ impl Scheduler {
     }
 
     /// The current vCPU does not run any more: with a `rest` of its time slice it stays before the others of its band, else it goes
-    /// behind them. If it has run out of turn, it keeps its place.
+    /// behind them. If it has run out of turn, or has had its turn before that has come, it keeps its place.
     #[inline(always)]
     fn requeue_current(&mut self, rest: Option<Ticks>) {
         let Some((vcpu, band)) = self.current.take() else {
@@ -555,7 +559,7 @@ impl Scheduler {
         entry.state = VcpuState::Runnable;
         if is_in_turn {
             entry.quantum_left = rest.unwrap_or(full);
-            if rest.is_none() {
+            if rest.is_none() && !entry.out_of_turn.has_taken_turn() {
                 self.queue.put_last(vcpu, band);
             }
         }
@@ -567,7 +571,7 @@ impl Scheduler {
         if self.queue.highest_level() <= self.paused {
             return;
         }
-        let Some(first) = self.queue.next() else {
+        let Some(first) = self.first_in_turn() else {
             return;
         };
         let Ok(&Entry {
@@ -581,6 +585,23 @@ impl Scheduler {
             None => self.run(first, band, quantum_left, now),
             Some(vcpu) => self.run_before_turn(vcpu, band, now),
         }
+    }
+
+    /// The first vCPU in the queue. Those that have had this turn already go behind the others of their band; not one to which a rest of that turn is left.
+    #[inline(always)]
+    fn first_in_turn(&mut self) -> Option<VcpuId> {
+        let full = self.quantum;
+        // At most 33 times: each vCPU goes behind the others once.
+        for _ in 0..=MAX_VCPUS {
+            let first = self.queue.next()?;
+            let entry = self.entry_mut(first)?;
+            if !entry.out_of_turn.has_had_turn() || entry.quantum_left < full {
+                return Some(first);
+            }
+            let band = entry.band;
+            self.queue.put_last(first, band);
+        }
+        None
     }
 
     /// Makes a queued vCPU the current one, out of turn.

@@ -429,14 +429,12 @@ impl Instance {
     /// that the core sees to before the next one: output, work for devices of the guest, or another interrupt.
     #[inline(always)]
     fn may_enter_again(&mut self) -> bool {
-        if self.prints() || loaded(&mut self.state).has_due() {
-            return false;
+        let has_more =
+            self.prints() || loaded(&mut self.state).has_due() || cpu::interrupt_pending();
+        if has_more {
+            self.state.note_other_delivery();
         }
-        let is_interrupted = cpu::interrupt_pending();
-        if is_interrupted {
-            self.state.note_delivery();
-        }
-        !is_interrupted
+        !has_more
     }
 
     /// Whether output waits that this core prints before it enters a guest: it does so only while the lowest band runs.

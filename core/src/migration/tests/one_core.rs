@@ -10,12 +10,13 @@ mod quiet;
 mod turns;
 
 use self::core::Core;
+use crate::migration::core_state::FETCH_AGAIN;
 use crate::migration::fetch::Fetched;
 use crate::migration::gang::pause_gang;
 use crate::migration::pull::pull_for_interrupt;
 use crate::migration::*;
 use crate::schedule::{Band, Ticks, VcpuState};
-use crate::sets::CoreSet;
+use crate::sets::{CoreSet, VcpuSet};
 use spumone_config::packed::{self, Without};
 use spumone_config::types::{PcpuId, VcpuId};
 
@@ -131,6 +132,29 @@ fn an_interrupt_marks_a_runnable_vcpu_as_wanted_and_pulls_a_sleeping_one() {
     let (is_served, parked, kicks) = pulled(ParkedState::Asleep, true);
     assert_eq!((is_served, parked), (false, at(OTHER, ParkedState::Asleep)));
     assert_eq!(kicks, notified);
+}
+
+/// Where another vCPU waits, or one of a higher band runs, the core leaves the vCPU with the interrupt to other cores, and notifies one of them.
+#[test]
+fn a_core_that_leaves_a_wanted_vcpu_to_others_notifies_one() {
+    let notified = &[(PcpuId(2), VcpuId(2))][..];
+    for (own, waits, kicks) in [
+        (Band::LOWEST, false, &[][..]),
+        (Band::LOWEST, true, notified),
+        (MIDDLE, false, notified),
+    ] {
+        let mut core = Core::steal(&[own, Band::LOWEST, Band::LOWEST]);
+        core.admit(0, VcpuState::Runnable);
+        if waits {
+            core.admit(1, VcpuState::Runnable);
+        }
+        core.dispatch();
+        core.parked_elsewhere(2, ParkedState::Runnable, 0);
+        core.runs(OTHER, Band::HIGHEST);
+        core.runs(PcpuId(2), Band::LOWEST);
+        pull_for_interrupt(&mut core.state, &mut core.machine, VcpuId(2), OTHER);
+        assert_eq!(core.machine.kicks, kicks);
+    }
 }
 
 /// The core looks for interrupts before it parks the vCPU. The vCPU is awake for the decision all the same, since its doorbell is rung.
@@ -364,6 +388,32 @@ fn a_vcpu_for_which_an_interrupt_has_come_runs_out_of_turn() {
     assert_eq!(core.machine.alarm, slice_end.saturating_add(length));
 }
 
+/// An interrupt comes for vCPU 0 just before its turn ends. When vCPU 1 gets the core, the interrupt is in the list registers of vCPU 0 or, if the turn has ended
+/// already (`is_late`), only in its doorbell.
+#[test]
+fn a_vcpu_that_loses_the_core_with_an_interrupt_runs_again_out_of_turn() {
+    for is_late in [false, true] {
+        let mut core = beside_one_that_waits(Without::default(), CORES);
+        core.machine.in_kernel = false;
+        let end = core.machine.alarm;
+        core.machine.now = if is_late { end } else { Ticks(end.0 - 1) };
+        core.ring(0);
+        handle(
+            &mut core.state,
+            &mut core.machine,
+            Taken::Kicks(VcpuSet::of(VcpuId(0))),
+        );
+        assert_eq!(core.machine.delivered.is_empty(), is_late);
+        core.machine.now = end;
+        core.go_on();
+        assert_eq!(core.state.running, Some(VcpuId(1)), "is late: {is_late}");
+        core.machine.now = core.machine.alarm;
+        core.go_on();
+        assert_eq!(core.state.running, Some(VcpuId(0)), "is late: {is_late}");
+        assert!(core.state.scheduler.runs_out_of_turn());
+    }
+}
+
 /// It returns to its program, and does not go on until it would be sampled.
 #[test]
 fn a_vcpu_that_is_caught_gives_up_the_core_to_one_that_runs_out_of_turn() {
@@ -476,17 +526,20 @@ fn an_interrupt_waits_for_the_end_of_the_time_slice_where_no_vcpu_runs_out_of_tu
     }
 }
 
-/// The core has looked at the parking slots already, and takes the kick before the decision is made.
+/// The core has looked at the parking slots, and takes the kick before the decision is made: it looks again before it decides, once. After another kick it
+/// decides again.
 #[test]
 fn a_kick_for_a_vcpu_that_is_parked_while_a_core_fetches_is_not_lost() {
-    let mut core = Core::steal(&[Band::LOWEST, Band::LOWEST]);
-    core.admit(0, VcpuState::Sleep);
-    core.machine.parked_in_fetch = Some(VcpuId(1));
-    core.state.decide_anew();
-    for _ in 0..3 {
+    for parked in [&[1][..], &[2, 1]] {
+        let mut core = Core::steal(&[Band::LOWEST; 3]);
+        core.admit(0, VcpuState::Sleep);
+        core.machine.parked_in_fetch = parked.iter().copied().map(VcpuId).collect();
+        core.state.decide_anew();
         core.iterate();
+        assert_eq!(core.state.running, Some(VcpuId(1)));
+        let is_due = core.state.fetch_at == FETCH_AGAIN;
+        assert_eq!(is_due, parked.len() > 1);
     }
-    assert_eq!(core.host_core_of(1), Some(OWN));
 }
 
 /// It would interrupt the real-time vCPU, or delay it.

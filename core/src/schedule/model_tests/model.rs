@@ -58,6 +58,8 @@ pub(super) struct ModelVcpu {
     rest: i64,
     /// How many ticks are left to it for running out of turn, which takes [`INTERVAL`], and when this was so.
     credit: (u64, u64),
+    /// Whether it has had its next turn already, after it had run out of turn.
+    took_turn: bool,
 }
 
 impl Model {
@@ -111,6 +113,7 @@ impl Model {
                         place,
                         rest: QUANTUM as i64,
                         credit: (BURST * INTERVAL, 0),
+                        took_turn: false,
                     });
                 }
             }
@@ -157,7 +160,9 @@ impl Model {
             Event::Ask(vcpu) => self.ask(vcpu),
             Event::TakeTurn => {
                 if let Some(current) = self.current.filter(|_| self.is_out_of_turn) {
-                    let rest = self.vcpus[current as usize].unwrap().rest;
+                    let v = self.vcpu(current).unwrap();
+                    v.took_turn = true;
+                    let rest = v.rest;
                     (self.rest, self.lent, self.is_out_of_turn) = (rest, 0, false);
                     self.asked.0.clear();
                     self.begin_turn(current);
@@ -191,7 +196,13 @@ impl Model {
         let Some((current, v)) = self.current.zip(self.vcpus[vcpu as usize]) else {
             return;
         };
+        let others = self.vcpus.iter().flatten();
+        let is_next = others
+            .filter(|it| matches!(it.state, VcpuState::Runnable | VcpuState::Running))
+            .all(|it| (it.band, -it.place) <= (v.band, -v.place));
         let may = v.state == VcpuState::Runnable
+            && !is_next
+            && !v.took_turn
             && band_of(current) == v.band
             && v.rest > OUT_OF_TURN as i64;
         let is_asked = self.asked.1 == vcpu / 2 && self.asked.0.contains(&vcpu);
@@ -224,9 +235,12 @@ impl Model {
         let Some(current) = self.current.take() else {
             return;
         };
-        match self.is_out_of_turn {
-            true => self.vcpu(current).unwrap().state = VcpuState::Runnable,
-            false => self.queue(current),
+        let is_out_of_turn = self.is_out_of_turn;
+        let v = self.vcpu(current).unwrap();
+        match (is_out_of_turn, v.took_turn) {
+            (true, _) => v.state = VcpuState::Runnable,
+            (false, true) => (v.state, v.rest) = (VcpuState::Runnable, QUANTUM as i64),
+            (false, false) => self.queue(current),
         }
     }
 
@@ -283,15 +297,25 @@ impl Model {
         }
     }
 
-    fn dispatch(&mut self) {
-        let next = (0..VCPUS)
+    /// The first runnable vCPU of the highest band.
+    fn first(&self) -> Option<u8> {
+        (0..VCPUS)
             .filter_map(|vcpu| Some((vcpu, self.vcpus[vcpu as usize]?)))
             .filter(|(_, v)| v.state == VcpuState::Runnable && Some(v.band) > self.paused)
             .max_by_key(|(_, v)| (v.band, -v.place))
-            .map(|(vcpu, _)| vcpu);
-        let Some(mut next) = next else {
+            .map(|(vcpu, _)| vcpu)
+    }
+
+    fn dispatch(&mut self) {
+        let Some(mut next) = self.first() else {
             return;
         };
+        while core::mem::take(&mut self.vcpu(next).unwrap().took_turn)
+            && self.vcpu(next).unwrap().rest == QUANTUM as i64
+        {
+            self.queue(next);
+            next = self.first().unwrap();
+        }
         self.asked.0.remove(&next);
         (self.since, self.lent) = (self.now, 0);
         self.is_out_of_turn = false;

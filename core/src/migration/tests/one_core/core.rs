@@ -59,8 +59,8 @@ pub struct Machine {
     /// How long it takes to ask the policy about what is in them.
     pub choice_takes: u64,
     pub rung_in_fetch: Option<VcpuId>,
-    /// The vCPU that another core parks meanwhile; it kicks this core for it.
-    pub parked_in_fetch: Option<VcpuId>,
+    /// Another core parks one of these meanwhile, the last one first; it kicks this core for it.
+    pub parked_in_fetch: Vec<VcpuId>,
     /// While registers are saved, the timer of the vCPU expires, and an interrupt comes for this vCPU.
     pub kicked_in_save: Option<VcpuId>,
     /// While a vCPU is parked, an interrupt comes for this one.
@@ -165,7 +165,7 @@ impl Core {
                 kicked_in_save: None,
                 kicked_in_park: None,
                 claimed_in_park: None,
-                parked_in_fetch: None,
+                parked_in_fetch: Vec::new(),
                 chore: Ticks::NEVER,
                 unwanted: CoreSet::EMPTY,
                 may_bring_back: false,
@@ -383,7 +383,8 @@ impl Platform for Machine {
 
     fn load_registers(&mut self, _: &mut VcpuId) {}
 
-    fn load_interrupts(&mut self, _: &mut VcpuId, _: Ticks) -> (VcpuSet, bool) {
+    fn load_interrupts(&mut self, vcpu: &mut VcpuId, _: Ticks) -> (VcpuSet, bool) {
+        self.doorbells[vcpu.index()].reset();
         self.now.0 += self.load_takes;
         (VcpuSet::EMPTY, true)
     }
@@ -458,7 +459,7 @@ impl Platform for Machine {
         }
         if let TracePoint::Peeked(_) = point {
             self.now.0 += self.fetch_takes;
-            if let Some(id) = self.parked_in_fetch.take() {
+            if let Some(id) = self.parked_in_fetch.pop() {
                 let (host, state) = (OTHER, ParkedState::Runnable);
                 self.tokens[id.index()] = Some(id);
                 self.shared.slot(id).park(Parked { host, state }, self.now);
