@@ -491,8 +491,8 @@ impl<T> CoreState<T> {
 /// What only the functions of this module call.
 impl<T> CoreState<T> {
     /// The running vCPU sleeps: it waits for an interrupt.
-    pub(super) fn sleep_running(&mut self) {
-        self.scheduler.sleep_current();
+    pub(super) fn sleep_running(&mut self, now: impl FnOnce() -> Ticks) {
+        self.scheduler.sleep_current(now);
         self.must_decide = true;
     }
 

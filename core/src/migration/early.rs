@@ -46,7 +46,7 @@ pub fn sleep<P: Platform>(state: &mut State<P>, platform: &P) {
             }
         }
     }
-    state.sleep_running();
+    state.sleep_running(|| platform.now());
 }
 
 /// What the core has done for so long just now is left out of how long the switch takes.

@@ -131,6 +131,7 @@ pub fn handle<P: Platform>(state: &mut State<P>, platform: &mut P, taken: Taken)
             state.note_other_delivery();
             if let Some(id) = state.loaded() {
                 wake(state, platform, id);
+                run_out_of_turn(state, platform, id);
             }
             notify_vcpus(state, platform, rung);
         }

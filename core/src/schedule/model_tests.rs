@@ -15,7 +15,7 @@ const QUANTUM: u64 = 10;
 const OUT_OF_TURN: u64 = 2;
 /// How often it does so on average, and how many times in a row.
 const INTERVAL: u64 = 40;
-const BURST: u64 = 4;
+const BURST: u64 = super::out_of_turn::BURST;
 const VCPUS: u8 = 6;
 /// The bands; each has two of the vCPUs.
 const BANDS: u8 = 3;
@@ -105,7 +105,7 @@ fn apply(scheduler: &mut Scheduler, event: Event, now: Ticks) -> Option<Decision
         }
         Event::Sleep => {
             let current = scheduler.current();
-            assert_eq!(scheduler.sleep_current(), current);
+            assert_eq!(scheduler.sleep_current(|| now), current);
         }
         Event::Yield => {
             let current = scheduler.current();
@@ -219,12 +219,75 @@ fn a_preempted_vcpu_continues_before_others_of_its_band_with_the_rest_of_its_tim
     assert_eq!(scheduler.decide(Ticks(0)).action, run(first));
     scheduler.wake(higher);
     assert_eq!(scheduler.decide(Ticks(4)).action, run(higher));
-    scheduler.sleep_current();
+    scheduler.sleep_current(|| Ticks(100));
     let back = scheduler.decide(Ticks(100));
     assert_eq!(back.action, run(first));
     assert_eq!(back.time_slice.map(|slice| slice.end), Some(Ticks(106)));
     assert_eq!(scheduler.decide(Ticks(105)).action, Action::Same);
     assert_eq!(scheduler.decide(Ticks(106)).action, run(second));
+}
+
+/// Two vCPUs of a band. The second has run out of turn at 0, and goes on with its turn from 2 on, at which time this returns.
+fn with_a_turn_taken_early() -> Scheduler {
+    let mut scheduler = Scheduler::new(Ticks(QUANTUM), Ticks(OUT_OF_TURN));
+    for vcpu in [0, 1] {
+        let admitted = scheduler.admit(VcpuId(vcpu), band(0), VcpuState::Runnable);
+        admitted.unwrap();
+    }
+    scheduler.decide(Ticks(0));
+    assert!(scheduler.run_out_of_turn(VcpuId(1), Ticks(0)));
+    scheduler.decide(Ticks(1));
+    scheduler.take_turn(Ticks(3));
+    assert_eq!(scheduler.current(), Some(VcpuId(1)));
+    scheduler
+}
+
+#[test]
+fn a_vcpu_that_has_slept_in_a_turn_taken_early_runs_out_of_turn_again() {
+    let mut scheduler = with_a_turn_taken_early();
+    scheduler.sleep_current(|| Ticks(4));
+    scheduler.decide(Ticks(4));
+    scheduler.wake(VcpuId(1));
+    assert!(scheduler.run_out_of_turn(VcpuId(1), Ticks(6)));
+    scheduler.decide(Ticks(7));
+    assert_eq!(scheduler.current(), Some(VcpuId(1)));
+}
+
+/// Else a vCPU could have all turns, if it sleeps for a moment at the end of each.
+#[test]
+fn a_turn_taken_early_in_which_a_vcpu_sleeps_counts_as_time_out_of_turn() {
+    let mut scheduler = with_a_turn_taken_early();
+    let mut now = 12;
+    let mut times = 0;
+    for _ in 0..100 {
+        scheduler.sleep_current(|| Ticks(now));
+        scheduler.wake(VcpuId(1));
+        scheduler.decide(Ticks(now));
+        while !scheduler.run_out_of_turn(VcpuId(1), Ticks(now)) {
+            now += 1;
+            scheduler.decide(Ticks(now));
+            if scheduler.current() == Some(VcpuId(1)) {
+                scheduler.sleep_current(|| Ticks(now));
+                scheduler.wake(VcpuId(1));
+                scheduler.decide(Ticks(now));
+            }
+        }
+        scheduler.decide(Ticks(now + 1));
+        scheduler.take_turn(Ticks(now + 3));
+        times += QUANTUM;
+        now += 3 + QUANTUM - 1;
+    }
+    // A time out of turn each INTERVAL.
+    let most = (now / INTERVAL + BURST) * OUT_OF_TURN + QUANTUM;
+    assert!(times <= 2 * most, "{times} of {now}, {most} at most");
+}
+
+#[test]
+fn the_first_in_the_queue_does_not_wait_for_the_end_of_a_turn_taken_early() {
+    let mut scheduler = with_a_turn_taken_early();
+    assert!(scheduler.run_out_of_turn(VcpuId(0), Ticks(4)));
+    scheduler.decide(Ticks(5));
+    assert_eq!(scheduler.current(), Some(VcpuId(0)));
 }
 
 #[test]
@@ -234,7 +297,7 @@ fn a_vcpu_that_sleeps_and_wakes_before_a_decision_goes_on() {
         .admit(VcpuId(0), band(0), VcpuState::Runnable)
         .unwrap();
     scheduler.decide(Ticks(0));
-    scheduler.sleep_current();
+    scheduler.sleep_current(|| Ticks(1));
     scheduler.wake(VcpuId(0));
     assert_eq!(scheduler.decide(Ticks(1)).action, Action::Same);
 }
@@ -291,7 +354,7 @@ fn simulate(tasks: &[Task], ticks: u64, every_tick: bool) -> (Vec<Option<u8>>, u
                 let at = now.saturating_add(Ticks(left[vcpu.index()].1));
                 deadlines.set(vcpu, band(tasks[vcpu.index()].band), at);
                 left[vcpu.index()] = *steps[vcpu.index()].next().unwrap();
-                scheduler.sleep_current();
+                scheduler.sleep_current(|| now);
             }
             let running = scheduler.current_band().filter(|_| !every_tick);
             while let Some(vcpu) = deadlines.take_due(now, running) {

@@ -5,14 +5,15 @@
 //! Two things bound this, so that vCPUs of one band share their core fairly whatever a guest does, and switches stay rare. A vCPU runs
 //! out of turn at most once in twenty times that length on average, and [eight times](BURST) in a row. And what it runs out of turn is
 //! taken off its next time slice, unless it sleeps first. If it may hold a lock when that time is over, it goes on with its next turn. It
-//! does not get that turn a second time, and does not run out of turn before the turn would have come.
+//! does not get that turn a second time, and does not run out of turn before the turn would have come. If it sleeps instead, what it ran of
+//! that turn counts as time out of turn.
 
 use super::{Band, Ticks};
 use crate::sets::VcpuSet;
 use spumone_config::types::VcpuId;
 
 /// How many times in a row a vCPU runs out of turn that has not done so for long.
-const BURST: u64 = 8;
+pub(super) const BURST: u64 = 8;
 /// How often a vCPU runs out of turn on average: every so many lengths of that.
 const INTERVAL: u64 = 20;
 
@@ -23,6 +24,8 @@ pub struct Allowance {
     full_at: Ticks,
     /// See [`Self::has_taken_turn`].
     has_taken_turn: bool,
+    /// For how long the vCPU has run in the turn that it has taken, before it was preempted.
+    ran: Ticks,
 }
 
 impl Allowance {
@@ -39,6 +42,15 @@ impl Allowance {
     /// The vCPU has run out of turn, and goes on with its next turn.
     pub(super) fn take_turn(&mut self) {
         self.has_taken_turn = true;
+        self.ran = Ticks(0);
+    }
+
+    /// The vCPU has run for this long, and is preempted.
+    #[inline(always)]
+    pub(super) fn has_run(&mut self, time: Ticks) {
+        if self.has_taken_turn {
+            self.ran = self.ran.saturating_add(time);
+        }
     }
 
     /// Whether the vCPU has had its next turn already.
@@ -129,6 +141,18 @@ impl OutOfTurn {
         }
         self.asked.insert(vcpu);
         true
+    }
+
+    /// A vCPU that has taken its turn early, and last ran for `ran`, sleeps at `now`: its next turn is a new one, and the time that it ran counts as
+    /// time out of turn.
+    #[inline(never)]
+    pub(super) fn count(&self, allowance: &mut Allowance, ran: Ticks, now: Ticks) {
+        let time = allowance.ran.saturating_add(ran);
+        // The length is zero only if no vCPU runs out of turn.
+        let intervals = time.0 / self.length.0.max(1);
+        let more = Ticks(self.interval.0.saturating_mul(intervals));
+        allowance.has_taken_turn = false;
+        allowance.full_at = allowance.full_at.max(now).saturating_add(more);
     }
 
     /// When the vCPU of `band` that runs gives up the core for one that is to run out of turn; `None`: there is none, or the vCPU that

@@ -2,7 +2,7 @@
 //! The run queue: the runnable vCPUs of a core, and the running one.
 //!
 //! One first-in first-out queue per band, as a ring of links between vCPU ids, and a bitmap of the bands that have a
-//! member: every operation takes constant time. The vCPU that runs stays the first of its band, so a preemption does not
+//! member: every operation takes constant time. The vCPU that runs in turn stays the first of its band, so a preemption does not
 //! change the queue.
 
 use super::{Band, Level};

@@ -84,7 +84,8 @@ impl fmt::Display for Refused {
 #[derive(Clone, Debug)]
 pub struct Scheduler {
     quantum: Ticks,
-    /// Exactly the vCPUs in state `Runnable` or `Running`; the latter, `current`, is the first of its band, unless it runs out of turn.
+    /// Exactly the vCPUs in state `Runnable` or `Running`; the latter, `current`, is the first of its band, unless it runs
+    /// out of turn or has taken its turn early.
     queue: RunQueue,
     /// By id; `None` for those of other cores.
     vcpus: [Option<Entry>; MAX_VCPUS],
@@ -215,12 +216,20 @@ impl Scheduler {
     }
 
     /// The running vCPU waits for an interrupt (WFI): `Running` becomes `Sleep`. Returns it;
-    /// `None` if none runs.
-    pub fn sleep_current(&mut self) -> Option<VcpuId> {
+    /// `None` if none runs. `now` reads the time, if it is needed.
+    pub fn sleep_current(&mut self, now: impl FnOnce() -> Ticks) -> Option<VcpuId> {
         let (vcpu, band) = self.current.take()?;
         self.short_turns.give_up(band);
         self.queue.remove(vcpu);
-        self.set_state(vcpu, VcpuState::Sleep);
+        let since = self.since;
+        if let Some(Some(entry)) = self.vcpus.get_mut(vcpu.index()) {
+            entry.state = VcpuState::Sleep;
+            if entry.out_of_turn.has_taken_turn() {
+                let now = now();
+                let ran = now.saturating_sub(since);
+                self.out_of_turn.count(&mut entry.out_of_turn, ran, now);
+            }
+        }
         Some(vcpu)
     }
 
@@ -229,13 +238,13 @@ impl Scheduler {
     pub fn yield_current(&mut self) -> Option<VcpuId> {
         let (vcpu, band) = self.current?;
         self.short_turns.give_up(band);
-        self.requeue_current(None);
+        self.requeue_current(None, Ticks(0));
         Some(vcpu)
     }
 
     /// An interrupt has come for a vCPU that may have to wait for its turn: if it is runnable and another vCPU of its band runs, it is to
     /// run [out of turn](mod@super::out_of_turn). Returns whether it will: from the next decision on, if the current vCPU's time slice
-    /// is not extended. It will not if it is the first of its band, and so runs next anyway.
+    /// is not extended. It will not if it runs next anyway.
     pub fn run_out_of_turn(&mut self, vcpu: VcpuId, now: Ticks) -> bool {
         let Self {
             current: Some((_, current)),
@@ -253,7 +262,7 @@ impl Scheduler {
         entry.state == VcpuState::Runnable
             && entry.band == *current
             && entry.quantum_left > out_of_turn.length()
-            && queue.next() != Some(vcpu)
+            && !(out_of_turn.runs() && queue.next() == Some(vcpu))
             && out_of_turn.ask(vcpu, *current, &mut entry.out_of_turn, now)
     }
 
@@ -532,22 +541,22 @@ impl Scheduler {
     #[inline(always)]
     fn requeue_with_rest(&mut self, left: Ticks, now: Ticks) {
         let rest = left.saturating_sub(self.extended_by);
+        let ran = now.saturating_sub(self.since);
         if let Some((_, band)) = self.current
             && !self.out_of_turn.runs()
         {
-            let ran = now.saturating_sub(self.since);
             match rest > Ticks(0) {
                 true => self.short_turns.pause(band, ran),
                 false => self.short_turns.end(band, ran),
             }
         }
-        self.requeue_current((rest > Ticks(0)).then_some(rest));
+        self.requeue_current((rest > Ticks(0)).then_some(rest), ran);
     }
 
     /// The current vCPU does not run any more: with a `rest` of its time slice it stays before the others of its band, else it goes
-    /// behind them. If it has run out of turn, or has had its turn before that has come, it keeps its place.
+    /// behind them. If it has run out of turn, or has had its turn before that has come, it keeps its place. `ran`: for how long it has run.
     #[inline(always)]
-    fn requeue_current(&mut self, rest: Option<Ticks>) {
+    fn requeue_current(&mut self, rest: Option<Ticks>, ran: Ticks) {
         let Some((vcpu, band)) = self.current.take() else {
             return;
         };
@@ -558,6 +567,7 @@ impl Scheduler {
         };
         entry.state = VcpuState::Runnable;
         if is_in_turn {
+            entry.out_of_turn.has_run(ran);
             entry.quantum_left = rest.unwrap_or(full);
             if rest.is_none() && !entry.out_of_turn.has_taken_turn() {
                 self.queue.put_last(vcpu, band);

@@ -148,6 +148,16 @@ impl CorePlatform {
     }
 }
 
+/// What an exit by an interrupt has delivered to the running vCPU, if it has changed nothing else.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Delivered {
+    Nothing,
+    /// The interrupt of a timer of its own.
+    Timer,
+    /// An interrupt for which another core has kicked this one.
+    Kick,
+}
+
 impl Instance {
     /// Takes all pending interrupts.
     pub(super) fn take_interrupts(&mut self) {
@@ -161,18 +171,18 @@ impl Instance {
     }
 
     /// Handles an exit by an interrupt. The most frequent ones have fast paths, and are not recorded
-    /// as events: the vCPU's own timer if it fires again, SGIs of other cores, and the alarm. Returns whether the interrupt is delivered, and has
-    /// changed nothing else, so that the vCPU can be entered again at once.
+    /// as events: the vCPU's own timer if it fires again, SGIs of other cores, and the alarm. Returns what is delivered and has changed nothing
+    /// else, so that the vCPU can be entered again at once.
     #[inline(always)]
-    pub(super) fn interrupted(&mut self) -> bool {
+    pub(super) fn interrupted(&mut self) -> Delivered {
         let Some(interrupt) = self.platform.machine.gic.take() else {
-            return false;
+            return Delivered::Nothing;
         };
         if matches!(interrupt, VIRTUAL_TIMER | PHYSICAL_TIMER) {
             let vcpu = super::loaded(&mut self.state);
             let mut gic = self.platform.loaded_gic(vcpu.guest);
             if vcpu.vgic.timer_fired_again(interrupt, &mut gic) {
-                return true;
+                return Delivered::Timer;
             }
         }
         if interrupt == ALARM {
@@ -183,12 +193,12 @@ impl Instance {
         } else {
             self.interrupted_by_other(interrupt);
         }
-        false
+        Delivered::Nothing
     }
 
     /// Handles an SGI that came while the running vCPU was in its guest. Returns what [`Self::interrupted`] does.
     #[inline(always)]
-    fn kicked(&mut self, sgi: IntId) -> bool {
+    fn kicked(&mut self, sgi: IntId) -> Delivered {
         let taken = self.platform.sgi(sgi);
         if let Taken::Kicks(vcpus) = taken {
             let delivers = |vcpu: &mut VcpuToken| {
@@ -197,11 +207,11 @@ impl Instance {
                 vcpu.vgic.kicked_again(&guest.gic, &mut gic)
             };
             if migration::delivers_kick(&mut self.state, vcpus, delivers) {
-                return true;
+                return Delivered::Kick;
             }
         }
         migration::handle(&mut self.state, &mut self.platform, taken);
-        false
+        Delivered::Nothing
     }
 
     #[inline(never)]

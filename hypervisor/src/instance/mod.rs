@@ -38,6 +38,7 @@ use crate::machine::Machine;
 use crate::timers;
 use crate::vcpu::{Vcpu, VcpuToken, Work};
 use core::sync::atomic::Ordering::Relaxed;
+use interrupts::Delivered;
 use life::reset_shared;
 use platform::CorePlatform;
 use power::Governing;
@@ -411,28 +412,30 @@ impl Instance {
     #[inline(always)]
     fn enter_vcpu(&mut self) {
         self.state.enters_guest();
-        let is_delivered = match enter(&mut loaded(&mut self.state).registers) {
+        let delivered = match enter(&mut loaded(&mut self.state).registers) {
             Exit::Interrupt => self.interrupted(),
             Exit::Synchronous => {
                 self.exception();
-                false
+                Delivered::Nothing
             }
             Exit::SystemError => {
                 self.system_error();
-                false
+                Delivered::Nothing
             }
         };
-        self.enters_again = is_delivered && self.may_enter_again();
+        self.enters_again = delivered != Delivered::Nothing && self.may_enter_again(delivered);
     }
 
     /// An interrupt was delivered to the running vCPU the shortest way, which changes nothing else. Returns whether nothing has come since the last entry
     /// that the core sees to before the next one: output, work for devices of the guest, or another interrupt.
     #[inline(always)]
-    fn may_enter_again(&mut self) -> bool {
+    fn may_enter_again(&mut self, delivered: Delivered) -> bool {
         let has_more =
             self.prints() || loaded(&mut self.state).has_due() || cpu::interrupt_pending();
-        if has_more {
-            self.state.note_other_delivery();
+        match delivered {
+            Delivered::Kick if has_more => self.state.note_other_delivery(),
+            _ if has_more => self.state.note_delivery(),
+            _ => {}
         }
         !has_more
     }

@@ -13,7 +13,7 @@ use spumone_config::packed::PowerMode;
 use spumone_config::{GuestId, PcpuId};
 use spumone_core::console::{Answer, GuestState, InputEffect, Left, Off, PastLife, Served, Source};
 use spumone_core::local::progress;
-use spumone_core::migration::Level;
+use spumone_core::migration::{Level, Platform};
 use spumone_core::psci::Power;
 use spumone_core::schedule::Ticks;
 use spumone_core::usage::Usage;
@@ -106,7 +106,8 @@ impl Instance {
                 break;
             }
         }
-        self.platform.attendance.done(now, left);
+        let timer = self.platform.loaded_timer();
+        self.platform.attendance.done(now, left, timer);
     }
 
     /// A look for interrupts, which are taken: whether the duty that was due at `now` waits for the next decision.

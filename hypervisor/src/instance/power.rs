@@ -250,7 +250,7 @@ impl Instance {
         let Some(governing) = self.governing.as_mut().filter(|_| is_due) else {
             return;
         };
-        // Above the lowest band, a guest waits for the console's work now. It is interrupted for the governor's a second time, and less long each time.
+        // Above the lowest band, the governor's work waits for the next duty: the guest is interrupted twice, and for less time at once.
         let is_begun = !matches!(governing.phase, Phase::Waits);
         let is_quiet = migration::quiet_from(&self.state, &self.platform, now) <= now;
         governing.was_put_off = !governing.was_put_off && (is_quiet || !is_low && !is_begun);

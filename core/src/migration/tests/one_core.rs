@@ -414,6 +414,30 @@ fn a_vcpu_that_loses_the_core_with_an_interrupt_runs_again_out_of_turn() {
     }
 }
 
+/// The turn of vCPU 0 has ended. It is still loaded when an interrupt of a device comes for it.
+#[test]
+fn an_interrupt_of_a_device_for_the_loaded_vcpu_lets_it_run_again_out_of_turn() {
+    let mut core = beside_one_that_waits(Without::default(), CORES);
+    core.machine.in_kernel = false;
+    core.machine.now = core.machine.alarm;
+    take_interrupts(&mut core.state, &mut core.machine);
+    let mut next = core.iterate();
+    while next == Next::Decide {
+        next = core.iterate();
+    }
+    assert_eq!(next, Next::Switch(VcpuId(1)));
+    handle(
+        &mut core.state,
+        &mut core.machine,
+        Taken::Delivered(VcpuSet::EMPTY),
+    );
+    core.go_on();
+    core.machine.now = core.machine.alarm;
+    core.go_on();
+    assert_eq!(core.state.running, Some(VcpuId(0)));
+    assert!(core.state.scheduler.runs_out_of_turn());
+}
+
 /// It returns to its program, and does not go on until it would be sampled.
 #[test]
 fn a_vcpu_that_is_caught_gives_up_the_core_to_one_that_runs_out_of_turn() {
@@ -604,7 +628,7 @@ fn a_wait_before_a_higher_band_is_not_part_of_the_next_one() {
     core.decide_and_look(1);
     core.state.scheduler.wake(VcpuId(2));
     core.decide_and_look(100);
-    let _ = core.state.scheduler.sleep_current();
+    let _ = core.state.scheduler.sleep_current(|| core.machine.now);
     core.decide_and_look(1_100);
     assert_eq!(core.machine.called, []);
     core.decide_and_look(1_599);

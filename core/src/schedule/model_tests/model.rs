@@ -57,9 +57,21 @@ pub(super) struct ModelVcpu {
     /// The rest of its time slice.
     rest: i64,
     /// How many ticks are left to it for running out of turn, which takes [`INTERVAL`], and when this was so.
-    credit: (u64, u64),
+    credit: (i64, u64),
     /// Whether it has had its next turn already, after it had run out of turn.
     took_turn: bool,
+    /// How long it has run in that turn before it was preempted.
+    ran: u64,
+}
+
+/// What is left to a vCPU that has not run out of turn for long.
+const MOST_CREDIT: i64 = (BURST * INTERVAL) as i64;
+
+impl ModelVcpu {
+    fn credit_at(&self, now: u64) -> i64 {
+        let (left, at) = self.credit;
+        (left + (now - at) as i64).min(MOST_CREDIT)
+    }
 }
 
 impl Model {
@@ -112,8 +124,9 @@ impl Model {
                         state,
                         place,
                         rest: QUANTUM as i64,
-                        credit: (BURST * INTERVAL, 0),
+                        credit: (MOST_CREDIT, 0),
                         took_turn: false,
+                        ran: 0,
                     });
                 }
             }
@@ -131,6 +144,12 @@ impl Model {
                 if let Some(vcpu) = self.current.take() {
                     self.give_up_turn(vcpu);
                     self.set(vcpu, None, VcpuState::Sleep);
+                    let (now, ran) = (self.now, self.now - self.since);
+                    let v = self.vcpu(vcpu).unwrap();
+                    if core::mem::take(&mut v.took_turn) {
+                        let times = (v.ran + ran) / OUT_OF_TURN;
+                        v.credit = (v.credit_at(now) - (times * INTERVAL) as i64, now);
+                    }
                 }
             }
             Event::Yield => {
@@ -161,7 +180,7 @@ impl Model {
             Event::TakeTurn => {
                 if let Some(current) = self.current.filter(|_| self.is_out_of_turn) {
                     let v = self.vcpu(current).unwrap();
-                    v.took_turn = true;
+                    (v.took_turn, v.ran) = (true, 0);
                     let rest = v.rest;
                     (self.rest, self.lent, self.is_out_of_turn) = (rest, 0, false);
                     self.asked.0.clear();
@@ -197,11 +216,11 @@ impl Model {
             return;
         };
         let others = self.vcpus.iter().flatten();
-        let is_next = others
+        let is_first = others
             .filter(|it| matches!(it.state, VcpuState::Runnable | VcpuState::Running))
             .all(|it| (it.band, -it.place) <= (v.band, -v.place));
         let may = v.state == VcpuState::Runnable
-            && !is_next
+            && !(is_first && self.is_out_of_turn)
             && !v.took_turn
             && band_of(current) == v.band
             && v.rest > OUT_OF_TURN as i64;
@@ -209,11 +228,10 @@ impl Model {
         if !may || is_asked {
             return;
         }
-        let (left, at) = v.credit;
-        let left = (left + self.now - at).min(BURST * INTERVAL);
-        let Some(rest) = left.checked_sub(INTERVAL) else {
+        let rest = v.credit_at(self.now) - INTERVAL as i64;
+        if rest < 0 {
             return;
-        };
+        }
         self.vcpu(vcpu).unwrap().credit = (rest, self.now);
         if self.asked.1 != vcpu / 2 {
             self.asked = (BTreeSet::new(), vcpu / 2);
@@ -285,8 +303,10 @@ impl Model {
                 self.current = None;
                 let first = self.vcpus.iter().flatten().map(|v| v.place).min();
                 let came_early = self.came_early;
+                let ran = self.now - self.since;
                 let v = self.vcpu(current).unwrap();
                 (v.state, v.rest) = (VcpuState::Runnable, rest);
+                v.ran += ran;
                 if !came_early {
                     v.place = first.unwrap_or(0) - 1;
                 }

@@ -195,7 +195,8 @@ impl<'a> AtEl2<'a> {
             let interrupt = self.machine.rt_wakes();
             handle(&mut self.state, &mut self.machine, interrupt);
         } else {
-            self.state.sleep_running();
+            let now = self.machine.now;
+            self.state.sleep_running(|| now);
         }
     }
 

@@ -459,7 +459,7 @@ fn a_vcpu_that_is_parked_before_the_timer_expires_brings_a_core_back_if_it_waits
 #[test]
 fn an_interrupt_for_the_vcpu_that_is_parked_before_the_timer_expires_needs_no_decision() {
     let mut core = woken_for_a_timer(500, 0, |core| {
-        core.state.sleep_running();
+        core.state.sleep_running(|| core.machine.now);
         core.go_on();
     });
     assert_eq!(core.iterate(), Next::Switch(VcpuId(1)));

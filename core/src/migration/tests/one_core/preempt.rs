@@ -68,7 +68,7 @@ impl Situation {
             core.dispatch();
         }
         if self.keeps && core.state.running.is_some() {
-            core.state.sleep_running();
+            core.state.sleep_running(|| core.machine.now);
             core.state.running = None;
             core.state.scheduler.decide(core.machine.now);
         }

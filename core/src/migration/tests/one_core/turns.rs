@@ -70,7 +70,7 @@ fn shares(period: u64, without: Without) -> [u64; 2] {
         core.machine.now.0 = at;
         if at >= sleep {
             sleep = u64::MAX;
-            core.state.sleep_running();
+            core.state.sleep_running(|| core.machine.now);
         }
         if at >= wake {
             wake += period;
@@ -127,7 +127,7 @@ fn shares_beside_a_sleeper(without: Without) -> ([u64; 3], u64) {
         core.machine.now.0 = at;
         if at >= sleeps && was == Some(SLEEPER) {
             (sleeps, wakes) = (u64::MAX, at + 60);
-            core.state.sleep_running();
+            core.state.sleep_running(|| core.machine.now);
         }
         if at >= wakes {
             wakes = u64::MAX;
