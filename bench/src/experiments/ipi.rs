@@ -286,7 +286,7 @@ impl Experiment for Ipi {
             method: vec![
                 format!(
                     "A bare-metal guest with three vCPUs on three cores. vCPU 0 sends {} SGIs to vCPU 1, which spins, each at a \
-                     random time up to {} ms after the last one was taken. vCPU 2 sleeps, or spins.",
+                     random time up to {} ms after the last one was taken, at other times with each seed. vCPU 2 sleeps, or spins.",
                     grouped(count(plan) as f64),
                     GAP_US / 1000
                 ),
