@@ -160,7 +160,7 @@ impl Results {
     }
 
     /// The values of `value` over all seeds; a run may have several.
-    pub fn values(&self, label: &str, values: impl Fn(&Outcome) -> Vec<f64>) -> Vec<f64> {
+    pub fn values<T>(&self, label: &str, values: impl Fn(&Outcome) -> Vec<T>) -> Vec<T> {
         self.of(label).iter().flat_map(values).collect()
     }
 

@@ -8,7 +8,7 @@
 //! - above the lowest band, when the core has run there for [`LOOK_US`] without a break. A real-time guest whose bursts
 //!   are shorter is never interrupted for it. A guest that never leaves the core is interrupted for one step each time;
 //! - in the lowest band, and while the core idles, every [`LOOK_US`] as well;
-//! - while an answer is not fully printed, every [`STEP_US`], in any band.
+//! - while an answer is not fully printed, about every [`STEP_US`], in any band.
 //!
 //! A guest above the lowest band often has a periodic timer. If a duty came with an interrupt of that timer, the guest's task would wait for
 //! both. So duties come [`APART_US`] and a multiple of [`STEP_US`] after such an interrupt: at least [`APART_US`] before and after each one, if
@@ -26,7 +26,8 @@ pub const LOOK_US: u32 = 40_000;
 const STEP_US: u32 = 50;
 /// The time between an interrupt of a guest's periodic timer and a duty, in microseconds. It is longer than a dispatch of the guest's task.
 const APART_US: u32 = 12;
-/// The same from when a guest takes the core: it may do so up to some 10 µs before the interrupt, if the core has switched early.
+/// The same from when a guest takes the core: it may do so up to 10 µs before the interrupt, if the core has switched early. If `wake-early` is longer, the first
+/// duty may come with an interrupt.
 const FIRST_APART_US: u32 = 18;
 /// Time between two steps while the UART is full, in microseconds: a slow UART takes this long for a few bytes.
 const FULL_US: u32 = 1_000;

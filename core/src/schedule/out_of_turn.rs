@@ -24,8 +24,8 @@ pub struct Allowance {
     full_at: Ticks,
     /// See [`Self::has_taken_turn`].
     has_taken_turn: bool,
-    /// For how long the vCPU has run in the turn that it has taken, before it was preempted.
-    ran: Ticks,
+    /// For how many ticks the vCPU has run in the turn that it has taken, before it was preempted. 32 bits, so that a shift computes the address of an entry.
+    ran: u32,
 }
 
 impl Allowance {
@@ -42,13 +42,14 @@ impl Allowance {
     /// The vCPU has run out of turn, and goes on with its next turn.
     pub(super) fn take_turn(&mut self) {
         self.has_taken_turn = true;
-        self.ran = Ticks(0);
+        self.ran = 0;
     }
 
     /// The vCPU has run for this long, and is preempted.
     #[inline(always)]
     pub(super) fn has_run(&mut self, time: Ticks) {
         if self.has_taken_turn {
+            let time = u32::try_from(time.0).unwrap_or(u32::MAX);
             self.ran = self.ran.saturating_add(time);
         }
     }
@@ -143,15 +144,15 @@ impl OutOfTurn {
         true
     }
 
-    /// A vCPU that has taken its turn early, and last ran for `ran`, sleeps at `now`: its next turn is a new one, and the time that it ran counts as
-    /// time out of turn.
+    /// A vCPU that has taken its turn early, and last ran for `ran`, sleeps at `now` before that turn has come: its next turn is a new one, and the time that it
+    /// ran counts as time out of turn, for a quantum at most. The time out of turn before that has been counted already.
     #[inline(never)]
-    pub(super) fn count(&self, allowance: &mut Allowance, ran: Ticks, now: Ticks) {
-        let time = allowance.ran.saturating_add(ran);
+    pub(super) fn count(&self, allowance: &mut Allowance, ran: Ticks, quantum: Ticks, now: Ticks) {
+        let ran = ran.saturating_add(Ticks(allowance.ran.into()));
+        let time = ran.saturating_sub(self.length).min(quantum);
         // The length is zero only if no vCPU runs out of turn.
         let intervals = time.0 / self.length.0.max(1);
         let more = Ticks(self.interval.0.saturating_mul(intervals));
-        allowance.has_taken_turn = false;
         allowance.full_at = allowance.full_at.max(now).saturating_add(more);
     }
 

@@ -220,14 +220,17 @@ impl Scheduler {
     pub fn sleep_current(&mut self, now: impl FnOnce() -> Ticks) -> Option<VcpuId> {
         let (vcpu, band) = self.current.take()?;
         self.short_turns.give_up(band);
+        let is_first = self.queue.next() == Some(vcpu);
         self.queue.remove(vcpu);
-        let since = self.since;
+        let (since, quantum) = (self.since, self.quantum);
         if let Some(Some(entry)) = self.vcpus.get_mut(vcpu.index()) {
             entry.state = VcpuState::Sleep;
-            if entry.out_of_turn.has_taken_turn() {
+            // If it is the first, its turn has come.
+            if entry.out_of_turn.has_had_turn() && !is_first {
                 let now = now();
                 let ran = now.saturating_sub(since);
-                self.out_of_turn.count(&mut entry.out_of_turn, ran, now);
+                let allowance = &mut entry.out_of_turn;
+                self.out_of_turn.count(allowance, ran, quantum, now);
             }
         }
         Some(vcpu)
@@ -244,7 +247,7 @@ impl Scheduler {
 
     /// An interrupt has come for a vCPU that may have to wait for its turn: if it is runnable and another vCPU of its band runs, it is to
     /// run [out of turn](mod@super::out_of_turn). Returns whether it will: from the next decision on, if the current vCPU's time slice
-    /// is not extended. It will not if it runs next anyway.
+    /// is not extended. It will not if it runs next: the current vCPU runs out of turn, and it is the first of its band.
     pub fn run_out_of_turn(&mut self, vcpu: VcpuId, now: Ticks) -> bool {
         let Self {
             current: Some((_, current)),
@@ -261,8 +264,11 @@ impl Scheduler {
         };
         entry.state == VcpuState::Runnable
             && entry.band == *current
-            && entry.quantum_left > out_of_turn.length()
-            && !(out_of_turn.runs() && queue.next() == Some(vcpu))
+            // The first runs in turn then.
+            && match queue.next() == Some(vcpu) {
+                true => !out_of_turn.runs(),
+                false => entry.quantum_left > out_of_turn.length(),
+            }
             && out_of_turn.ask(vcpu, *current, &mut entry.out_of_turn, now)
     }
 

@@ -106,7 +106,9 @@ impl Instance {
                 break;
             }
         }
-        let timer = self.platform.loaded_timer();
+        // A vCPU that has just been chosen is not loaded yet.
+        let is_loaded = self.state.loaded() == self.state.running();
+        let timer = self.platform.loaded_timer().filter(|_| is_loaded);
         self.platform.attendance.done(now, left, timer);
     }
 

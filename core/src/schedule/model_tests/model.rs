@@ -141,13 +141,16 @@ impl Model {
             Event::Start(vcpu) => self.set(vcpu, Some(VcpuState::Off), VcpuState::Runnable),
             Event::Wake(vcpu) => self.set(vcpu, Some(VcpuState::Sleep), VcpuState::Runnable),
             Event::Sleep => {
-                if let Some(vcpu) = self.current.take() {
+                if let Some(vcpu) = self.current {
+                    let is_first = self.is_first(vcpu);
+                    self.current = None;
                     self.give_up_turn(vcpu);
                     self.set(vcpu, None, VcpuState::Sleep);
                     let (now, ran) = (self.now, self.now - self.since);
                     let v = self.vcpu(vcpu).unwrap();
-                    if core::mem::take(&mut v.took_turn) {
-                        let times = (v.ran + ran) / OUT_OF_TURN;
+                    if core::mem::take(&mut v.took_turn) && !is_first {
+                        let in_turn = (v.ran + ran).saturating_sub(OUT_OF_TURN);
+                        let times = in_turn.min(QUANTUM) / OUT_OF_TURN;
                         v.credit = (v.credit_at(now) - (times * INTERVAL) as i64, now);
                     }
                 }
@@ -215,15 +218,12 @@ impl Model {
         let Some((current, v)) = self.current.zip(self.vcpus[vcpu as usize]) else {
             return;
         };
-        let others = self.vcpus.iter().flatten();
-        let is_first = others
-            .filter(|it| matches!(it.state, VcpuState::Runnable | VcpuState::Running))
-            .all(|it| (it.band, -it.place) <= (v.band, -v.place));
+        let is_first = self.is_first(vcpu);
         let may = v.state == VcpuState::Runnable
             && !(is_first && self.is_out_of_turn)
             && !v.took_turn
             && band_of(current) == v.band
-            && v.rest > OUT_OF_TURN as i64;
+            && (is_first || v.rest > OUT_OF_TURN as i64);
         let is_asked = self.asked.1 == vcpu / 2 && self.asked.0.contains(&vcpu);
         if !may || is_asked {
             return;
@@ -240,6 +240,18 @@ impl Model {
             self.asked_from = self.now + 1;
         }
         self.asked.0.insert(vcpu);
+    }
+
+    /// Whether no vCPU that runs or is runnable is before this one.
+    fn is_first(&self, vcpu: u8) -> bool {
+        let others = self.vcpus.iter().flatten();
+        let is_queued =
+            |v: &&ModelVcpu| matches!(v.state, VcpuState::Runnable | VcpuState::Running);
+        self.vcpus[vcpu as usize].is_some_and(|v| {
+            others
+                .filter(is_queued)
+                .all(|it| (it.band, -it.place) <= (v.band, -v.place))
+        })
     }
 
     /// From when on the current vCPU gives up the core to one that is to run out of turn.

@@ -3,7 +3,7 @@
 //! `count=` (default 500) SGIs to CPU 1, each some time after the last one was taken, at most `gap=` microseconds
 //! (default 1000). CPU 1 spins, or sleeps with `asleep=1`; other CPUs sleep, or spin with `busy=1`.
 //!
-//! The exact clock measures the times: CPU 0 passes a mark before each write, CPU 1 one with each interrupt, and two
+//! The exact clock measures the times: CPU 0 passes a mark before and after each write, CPU 1 one with each interrupt, and two
 //! more marks enclose all. On other machines marks have no effect, and the suite tests that every SGI arrives.
 
 use crate::machine::random::Random;
@@ -12,11 +12,13 @@ use crate::machine::{bootargs, cpus, gic, interrupts, time};
 use crate::report::{Verdict, check, check_eq, record};
 use core::arch::{asm, global_asm};
 
-/// Marks (`testbed/README.md`): the measurement begins and ends, as for yardsticks; an SGI is sent, an interrupt is taken.
+/// Marks (`testbed/README.md`): the measurement begins and ends, as for yardsticks; an SGI is sent next, an interrupt is
+/// taken, the SGI is sent.
 const BEGIN: u16 = 1;
 const END: u16 = 2;
 const SENT: u16 = 16;
 const TAKEN: u16 = 17;
+const GOES_ON: u16 = 18;
 
 const TARGET: usize = 1;
 const SGI: u32 = 5;
@@ -61,7 +63,7 @@ fn mark<const NUMBER: u16>() {
     unsafe { asm!("movz xzr, #{}", const NUMBER, options(nostack, preserves_flags)) };
 }
 
-/// Sends the SGI, directly after a mark.
+/// Sends the SGI, between two marks.
 fn send() {
     let value = u64::from(SGI) << 24 | 1 << TARGET;
     barrier();
@@ -70,7 +72,9 @@ fn send() {
         asm!(
             "movz xzr, #{sent}",
             "msr icc_sgi1r_el1, {value}",
+            "movz xzr, #{goes_on}",
             sent = const SENT,
+            goes_on = const GOES_ON,
             value = in(reg) value,
             options(nostack, preserves_flags)
         );
