@@ -10,6 +10,9 @@ use super::{Band, Level, RunQueue, Ticks};
 use core::fmt;
 use spumone_config::types::{MAX_VCPUS, VcpuId};
 
+#[cfg(test)]
+mod inspection;
+
 /// The state of a vCPU of this core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VcpuState {
@@ -310,31 +313,6 @@ impl Scheduler {
     /// The vCPUs that are to run out of turn wait for their turn after all.
     pub fn stay_in_turn(&mut self) {
         self.out_of_turn.cancel();
-    }
-
-    /// Which vCPUs run out of turn.
-    #[cfg(test)]
-    pub fn out_of_turn(&self) -> &OutOfTurn {
-        &self.out_of_turn
-    }
-
-    /// Its short turns.
-    #[cfg(test)]
-    pub fn short_turns(&self) -> &ShortTurns {
-        &self.short_turns
-    }
-
-    /// As [`OutOfTurn::set_interval`].
-    #[cfg(test)]
-    pub fn set_interval_out_of_turn(&mut self, interval: Ticks) {
-        self.out_of_turn.set_interval(interval);
-    }
-
-    /// How often a vCPU of this core has run out of turn.
-    #[cfg(test)]
-    pub fn allowance(&self, vcpu: VcpuId) -> Allowance {
-        self.entry(vcpu)
-            .map_or(Allowance::default(), |it| it.out_of_turn)
     }
 
     /// Decides which vCPU runs from `now` on. The caller must carry the decision out.
