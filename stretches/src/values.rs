@@ -71,6 +71,8 @@ impl Values {
             _ if word & 0x7fc0_001f == 0x7100_001f => {
                 self.compared = Some(((word >> 5) & 0x1f, u64::from((word >> 10) & 0xfff)));
             }
+            // ADD and SUB (immediate), which do not write the flags.
+            _ if word & 0x3f80_0000 == 0x1100_0000 => self.set(rd, None),
             _ if is_load_or_store(word) => {
                 // Any register that one of them may write: also the second one of a pair, the base, and the status of an exclusive store.
                 for first in [0, 5, 10, 16] {
@@ -139,8 +141,13 @@ mod tests {
         assert_eq!(compared.decides(0x5400_1b81), Some(false)); // b.ne
         assert_eq!(compared.decides(0x5400_1b80), Some(true)); // b.eq
         assert_eq!(compared.decides(0x5400_1b8b), None); // b.lt
-        // Another comparison comes between, or another value: tst x1, #1; mov w0, #2.
-        for word in [0xf240_003f, 0x5280_0040] {
+        // add x26, x19, #0xa0; add x28, x19, #0x2, lsl #12
+        for word in [0x9102_827a, 0x9140_0a7c] {
+            compared.execute(word);
+        }
+        assert_eq!(compared.decides(0x5400_1b81), Some(false)); // b.ne
+        // Another comparison comes between, or another value: tst x1, #1; mov w0, #2; adds x1, x1, #1; add x0, x0, #1.
+        for word in [0xf240_003f, 0x5280_0040, 0xb100_0421, 0x9100_0400] {
             let mut written = compared.clone();
             written.execute(word);
             assert_eq!(written.decides(0x5400_1b80), None, "{word:#010x}");

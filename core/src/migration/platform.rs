@@ -37,6 +37,17 @@ pub enum Taken {
     Other,
 }
 
+impl Taken {
+    /// Other cores have kicked this one for these vCPUs. `has_chore`: and for something that the hypervisor itself is to do.
+    #[inline(always)]
+    pub const fn of_kicks(vcpus: VcpuSet, has_chore: bool) -> Self {
+        match has_chore {
+            true => Self::KicksAndChore(vcpus),
+            false => Self::Kicks(vcpus),
+        }
+    }
+}
+
 /// What is to be delivered to the loaded vCPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Delivery {

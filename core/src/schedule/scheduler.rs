@@ -223,19 +223,18 @@ impl Scheduler {
     pub fn sleep_current(&mut self, now: impl FnOnce() -> Ticks) -> Option<VcpuId> {
         let (vcpu, band) = self.current.take()?;
         self.short_turns.give_up(band);
-        let is_first = self.queue.next() == Some(vcpu);
-        self.queue.remove(vcpu);
         let (since, quantum) = (self.since, self.quantum);
         if let Some(Some(entry)) = self.vcpus.get_mut(vcpu.index()) {
             entry.state = VcpuState::Sleep;
             // If it is the first, its turn has come.
-            if entry.out_of_turn.has_had_turn() && !is_first {
+            if entry.out_of_turn.has_had_turn() && self.queue.next() != Some(vcpu) {
                 let now = now();
                 let ran = now.saturating_sub(since);
                 let allowance = &mut entry.out_of_turn;
                 self.out_of_turn.count(allowance, ran, quantum, now);
             }
         }
+        self.queue.remove(vcpu);
         Some(vcpu)
     }
 

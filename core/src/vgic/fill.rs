@@ -305,6 +305,10 @@ impl CpuInterface {
         let pendings = pending.len().min(registers - actives);
         self.active_overflow |= actives < active.len();
         self.pending_overflow |= pendings < pending.len();
+        // At most 16 times: list registers.
+        for key in pending.keys().skip(pendings) {
+            left |= word_of(gic, HighestPriority::intid(key));
+        }
         // While an interrupt of a higher priority may wait for a list register, the end of an active one must not make
         // the same one pending in its list register.
         let merge = !self.pending_overflow;
@@ -341,10 +345,6 @@ impl CpuInterface {
                 self.place_private(next, intid, machine);
                 next += 1;
             }
-        }
-        // At most 16 times: list registers.
-        for key in pending.keys().skip(pendings) {
-            left |= word_of(gic, HighestPriority::intid(key));
         }
         self.words = left;
         self.search.end();

@@ -24,9 +24,10 @@ pub fn start_core(
 #[inline(never)]
 pub fn run_for_ever(mut it: impl CoreLoop) -> ! {
     it.prepare();
+    let mut enters_again = false;
     // At most twice, counted apart: after a chore, or the start of a life, it decides, and then it looks for interrupts.
     loop {
-        it.iterate();
+        enters_again = it.iterate(enters_again);
     }
 }
 

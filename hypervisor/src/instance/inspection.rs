@@ -42,11 +42,6 @@ impl Instance {
         self.come_on();
     }
 
-    /// Whether the running vCPU is entered next without another look at all else.
-    pub(crate) fn enters_again(&self) -> bool {
-        self.enters_again
-    }
-
     /// Whether the core must decide.
     pub(crate) fn must_decide(&self) -> bool {
         self.state.must_decide()

@@ -57,7 +57,10 @@ impl CorePlatform {
                 self.machine.gic.deactivate(interrupt);
                 Taken::Other
             }
-            (IntId(0..16), _) => self.sgi(interrupt),
+            (IntId(0..16), _) => {
+                let kicks = self.sgi(interrupt);
+                Taken::of_kicks(kicks, self.has_chore())
+            }
             (MAINTENANCE, loaded) => {
                 if let Some(vcpu) = loaded {
                     CpuInterface::hold_maintenance(&mut self.loaded_gic(vcpu.guest));
@@ -76,9 +79,9 @@ impl CorePlatform {
         self.machine.gic.deactivate(ALARM);
     }
 
-    /// Handles an SGI: another core has kicked this one, has sent mail, or has died.
+    /// Handles an SGI: another core has kicked this one, has sent mail, or has died. Returns the vCPUs for which it was kicked.
     #[inline(always)]
-    fn sgi(&mut self, interrupt: IntId) -> Taken {
+    fn sgi(&mut self, interrupt: IntId) -> VcpuSet {
         if epitaph::is_written() {
             // A core has died, and has sent this SGI.
             halt();
@@ -86,20 +89,20 @@ impl CorePlatform {
         self.machine.gic.deactivate(interrupt);
         // The sender's writes are read after the acknowledge, not before it.
         isb();
-        self.kicks(self.machine.kicked_by(interrupt))
+        self.own.take_kicked(self.machine.kicked_by(interrupt))
     }
 
-    /// For which of these vCPUs other cores have kicked this one, and what else they have asked it for.
+    /// For which vCPUs other cores have kicked this one, and what else they have asked it for.
+    pub(super) fn kicks(&self) -> Taken {
+        let kicks = self.own.take_kicked(VcpuSet::from_bits(u32::MAX));
+        Taken::of_kicks(kicks, self.has_chore())
+    }
+
+    /// Whether other cores have asked this one for something else than to see to a vCPU.
     #[inline(always)]
-    pub(super) fn kicks(&self, of: VcpuSet) -> Taken {
-        let kicks = self.own.take_kicked(of);
-        let has_mail = self.port.has_mail();
-        // A core without the governor makes one test only.
-        let governs = self.has_governor && (self.is_asked() || self.turns_cores_on());
-        match has_mail || governs {
-            true => Taken::KicksAndChore(kicks),
-            false => Taken::Kicks(kicks),
-        }
+    fn has_chore(&self) -> bool {
+        // A core without the governor makes one test more only.
+        self.port.has_mail() || self.has_governor && (self.is_asked() || self.turns_cores_on())
     }
 
     // Not inlined, to keep the frequent paths above short.
@@ -171,25 +174,26 @@ impl Instance {
     }
 
     /// Handles an exit by an interrupt. The most frequent ones have fast paths, and are not recorded
-    /// as events: the vCPU's own timer if it fires again, SGIs of other cores, and the alarm. Returns what is delivered and has changed nothing
-    /// else, so that the vCPU can be entered again at once.
+    /// as events: SGIs of other cores, the vCPU's own timer if it fires again, and the alarm. Returns what is delivered and has changed nothing
+    /// else, so that the vCPU can be entered again at once. Where its guest's devices have something to do, nothing is delivered that way.
     #[inline(always)]
     pub(super) fn interrupted(&mut self) -> Delivered {
         let Some(interrupt) = self.platform.machine.gic.take() else {
             return Delivered::Nothing;
         };
+        if interrupt.is_sgi() {
+            return self.kicked(interrupt);
+        }
         if matches!(interrupt, VIRTUAL_TIMER | PHYSICAL_TIMER) {
             let vcpu = super::loaded(&mut self.state);
             let mut gic = self.platform.loaded_gic(vcpu.guest);
-            if vcpu.vgic.timer_fired_again(interrupt, &mut gic) {
+            if !vcpu.has_due() && vcpu.vgic.timer_fired_again(interrupt, &mut gic) {
                 return Delivered::Timer;
             }
         }
         if interrupt == ALARM {
             self.platform.silence_alarm();
             migration::alarm_expired(&mut self.state, &mut self.platform);
-        } else if interrupt.is_sgi() {
-            return self.kicked(interrupt);
         } else {
             self.interrupted_by_other(interrupt);
         }
@@ -197,19 +201,28 @@ impl Instance {
     }
 
     /// Handles an SGI that came while the running vCPU was in its guest. Returns what [`Self::interrupted`] does.
-    #[inline(always)]
+    // Not inlined: in the large loop of a core, its values would have no registers.
+    #[inline(never)]
     fn kicked(&mut self, sgi: IntId) -> Delivered {
-        let taken = self.platform.sgi(sgi);
-        if let Taken::Kicks(vcpus) = taken {
+        let kicks = self.platform.sgi(sgi);
+        let has_chore = self.platform.has_chore();
+        if !has_chore {
             let delivers = |vcpu: &mut VcpuToken| {
                 let guest = vcpu.shared;
                 let mut gic = self.platform.loaded_gic(vcpu.guest);
-                vcpu.vgic.kicked_again(&guest.gic, &mut gic)
+                !vcpu.has_due() && vcpu.vgic.kicked_again(&guest.gic, &mut gic)
             };
-            if migration::delivers_kick(&mut self.state, vcpus, delivers) {
+            if migration::delivers_kick(&mut self.state, kicks, delivers) {
                 return Delivered::Kick;
             }
         }
+        self.handle_kicks(kicks, has_chore)
+    }
+
+    /// The rest of [`Self::kicked`].
+    #[inline(never)]
+    fn handle_kicks(&mut self, kicks: VcpuSet, has_chore: bool) -> Delivered {
+        let taken = Taken::of_kicks(kicks, has_chore);
         migration::handle(&mut self.state, &mut self.platform, taken);
         Delivered::Nothing
     }

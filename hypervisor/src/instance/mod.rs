@@ -81,8 +81,6 @@ pub struct Instance {
     turns: Turns,
     /// The governor; on the console's core only, and only if cores go off.
     governing: Option<Governing>,
-    /// Whether the running vCPU is entered next without another look at all else: see [`Instance::may_enter_again`].
-    enters_again: bool,
 }
 
 /// What a core hashes a chunk for.
@@ -101,29 +99,14 @@ impl CoreLoop for Instance {
 
     /// One bounded step; the core looks for interrupts between steps.
     #[inline(always)]
-    fn iterate(&mut self) {
-        if !self.enters_again {
-            match migration::next_action(&mut self.state, &mut self.platform) {
-                Next::Decide => return,
-                Next::Idle => return self.idle(),
-                Next::Run(_) => {
-                    self.pause_helping();
-                    if !self.prepare_entry() {
-                        return;
-                    }
-                }
-                Next::Await => {
-                    self.pause_helping();
-                    return self.await_interrupt();
-                }
-                Next::Switch(vcpu) => {
-                    self.pause_helping();
-                    return self.prepare_vcpu(vcpu);
-                }
-                Next::Chore(now) => return self.do_chore(now),
+    fn iterate(&mut self, enters_again: bool) -> bool {
+        if !enters_again {
+            if !self.step() {
+                return false;
             }
+            self.state.enters_guest();
         }
-        self.enter_vcpu();
+        self.enter_vcpu()
     }
 }
 
@@ -196,7 +179,6 @@ impl Instance {
                 true => Governing::new(&machine.power, timers::now(), frequency_hz),
                 false => None,
             },
-            enters_again: false,
         }
     }
 
@@ -238,6 +220,29 @@ impl Instance {
             wait_for_interrupt();
         }
         self.take_interrupts();
+    }
+
+    /// A step of what the core is to do next. Returns whether it enters the running vCPU now.
+    #[inline(always)]
+    fn step(&mut self) -> bool {
+        match migration::next_action(&mut self.state, &mut self.platform) {
+            Next::Decide => {}
+            Next::Idle => self.idle(),
+            Next::Run(_) => {
+                self.pause_helping();
+                return self.prepare_entry();
+            }
+            Next::Await => {
+                self.pause_helping();
+                self.await_interrupt();
+            }
+            Next::Switch(vcpu) => {
+                self.pause_helping();
+                self.prepare_vcpu(vcpu);
+            }
+            Next::Chore(now) => self.do_chore(now),
+        }
+        false
     }
 
     /// One step towards the entry of the running vCPU, which is not loaded: chunks of its
@@ -408,10 +413,9 @@ impl Instance {
         !must_not_enter
     }
 
-    /// Enters the running vCPU, and handles its exit.
+    /// Enters the running vCPU, and handles its exit. Returns whether the vCPU is entered again without another look at all else.
     #[inline(always)]
-    fn enter_vcpu(&mut self) {
-        self.state.enters_guest();
+    fn enter_vcpu(&mut self) -> bool {
         let delivered = match enter(&mut loaded(&mut self.state).registers) {
             Exit::Interrupt => self.interrupted(),
             Exit::Synchronous => {
@@ -423,15 +427,14 @@ impl Instance {
                 Delivered::Nothing
             }
         };
-        self.enters_again = delivered != Delivered::Nothing && self.may_enter_again(delivered);
+        delivered != Delivered::Nothing && self.may_enter_again(delivered)
     }
 
     /// An interrupt was delivered to the running vCPU the shortest way, which changes nothing else. Returns whether nothing has come since the last entry
-    /// that the core sees to before the next one: output, work for devices of the guest, or another interrupt.
+    /// that the core sees to before the next one: output, or another interrupt.
     #[inline(always)]
     fn may_enter_again(&mut self, delivered: Delivered) -> bool {
-        let has_more =
-            self.prints() || loaded(&mut self.state).has_due() || cpu::interrupt_pending();
+        let has_more = self.prints() || cpu::interrupt_pending();
         match delivered {
             Delivered::Kick if has_more => self.state.note_other_delivery(),
             _ if has_more => self.state.note_delivery(),

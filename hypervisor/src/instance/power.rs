@@ -15,7 +15,7 @@ use spumone_config::{PcpuId, VcpuId};
 use spumone_core::migration;
 use spumone_core::power::{Governor, Loads, Step, brings_back};
 use spumone_core::schedule::{Band, Ticks};
-use spumone_core::sets::{CoreSet, VcpuSet};
+use spumone_core::sets::CoreSet;
 use spumone_core::usage::{Shares, Watch};
 
 /// In microseconds: by how much a decision is put off, once, if the core is about to wake a vCPU. Above the lowest band it is put off for longer, as the
@@ -207,7 +207,7 @@ impl Instance {
             halt();
         }
         // SGIs that were sent to the core while it was off may be lost.
-        let kicks = self.platform.kicks(VcpuSet::from_bits(u32::MAX));
+        let kicks = self.platform.kicks();
         migration::handle(&mut self.state, &mut self.platform, kicks);
         if !migration::follow_wish(&mut self.state, &mut self.platform) {
             // It is not wanted, and is to do what it was turned on for.

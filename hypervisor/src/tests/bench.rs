@@ -57,6 +57,8 @@ pub struct Bench {
     pub machine: &'static Machine,
     /// One for each core.
     pub instances: Vec<Instance>,
+    /// Of each core: whether its last iteration has asked for an entry without another look at all else.
+    pub enters_again: Vec<bool>,
     /// The scripts of guests.
     pub guests: Rc<RefCell<Guests>>,
     /// How the machine ended, if it has.
@@ -94,6 +96,7 @@ impl Bench {
         guests.borrow_mut().machine = Some(machine);
         Self {
             machine,
+            enters_again: vec![false; instances.len()],
             instances,
             guests,
             ended: None,
@@ -111,10 +114,14 @@ impl Bench {
             machine.work
         });
         let instance = &mut self.instances[core];
+        let enters_again = &mut self.enters_again[core];
         let power =
             fake::with(|machine| std::mem::replace(&mut machine.cores[core].power, CorePower::On));
         let result = match power {
-            CorePower::On => fake::until_it_ends(core, || instance.iterate()),
+            CorePower::On => {
+                let again = std::mem::take(enters_again);
+                fake::until_it_ends(core, || *enters_again = instance.iterate(again))
+            }
             CorePower::Starts => fake::until_it_ends(core, || instance.comes_on()),
             CorePower::Off => Err(Ended::TurnedOff),
         };
