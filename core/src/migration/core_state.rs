@@ -457,7 +457,8 @@ impl<T> CoreState<T> {
         self.grace.interrupted();
     }
 
-    /// The running vCPU enters its guest: to be called right before each entry.
+    /// The running vCPU enters its guest: to be called right before the entry, unless the vCPU has left its guest for a delivery only of which nothing was
+    /// noted ([`Self::note_delivery`]).
     #[inline(always)]
     pub fn enters_guest(&mut self) {
         self.since_entry = SinceEntry::default();

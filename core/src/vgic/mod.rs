@@ -42,7 +42,7 @@
 //! | physical timer PPI acknowledged, priority dropped | [`CpuInterface::timer_fired`] |
 //! | passed-through SPI, a vCPU of its guest is loaded here | [`CpuInterface::spi_arrived`], else [`GuestGic::spi_arrived`] |
 //! | the kick SGI | [`CpuInterface::kicked`] if the vCPU is loaded; else the vCPU is woken, which is always correct |
-//! | timer or kick, the fast path | [`CpuInterface::timer_fired_again`], [`CpuInterface::kicked_again`] first |
+//! | timer or kick, the fast path | [`CpuInterface::timer_fired_again`], [`CpuInterface::kicked_again`] first, if the guest's devices have nothing to do |
 //! | the guest waits for an interrupt | [`CpuInterface::is_quiet`] first |
 //! | maintenance interrupt | [`CpuInterface::synchronize`] |
 //! | trapped ICC_SGI*R, ICC_DIR | [`CpuInterface::send_sgi`], [`CpuInterface::deactivate`] |

@@ -13,6 +13,7 @@ use spumone_config::{GuestId, PcpuId};
 use spumone_core::console::Drained;
 use spumone_core::schedule::{Band, VcpuState};
 use spumone_core::trap::SysReg;
+use spumone_core::vgic::{SgiRegister, VcpuIndex};
 
 const VIRTUAL_TIMER: u16 = 27;
 const PHYSICAL_TIMER: u16 = 30;
@@ -134,9 +135,35 @@ fn enters_again(meanwhile: impl FnOnce(&Machine) + 'static) -> bool {
     enters_again
 }
 
+/// The same after an SGI, for which another core has kicked its core.
+fn enters_again_after_sgi(meanwhile: impl FnOnce(&Machine) + 'static) -> bool {
+    const SGI: u16 = 3;
+    let guests = [GuestParts::new(&[(0, 20)])];
+    let mut bench = Bench::boot(&system(1, Policy::None, &guests));
+    bench.until("the guest runs", |bench| bench.entry(0, 0).count > 0);
+    bench.opens_gic(0, 0, &[SGI]);
+    let (machine, vcpu) = (bench.machine, bench.vcpu(0, 0));
+    let send = move || {
+        let gic = &machine.guest(GuestId(0)).gic;
+        gic.send_sgi(VcpuIndex(0), SgiRegister::Sgi1r, u64::from(SGI) << 24 | 1);
+        machine.kick(PcpuId(0), vcpu);
+    };
+    bench.look(0, 0, move |_| send());
+    assert_eq!(bench.acknowledges(0, 0), SGI);
+    bench.look(0, 0, move |cpu| {
+        cpu.end(SGI);
+        send();
+        meanwhile(machine);
+    });
+    let enters_again = bench.enters_again[0];
+    assert_eq!(bench.acknowledges(0, 0), SGI);
+    enters_again
+}
+
 #[test]
-fn a_vcpu_whose_timer_fires_again_is_entered_again_at_once() {
+fn a_vcpu_whose_timer_or_sgi_comes_again_is_entered_again_at_once() {
     assert!(enters_again(|_| {}));
+    assert!(enters_again_after_sgi(|_| {}));
 }
 
 #[test]
@@ -145,10 +172,14 @@ fn a_vcpu_is_not_entered_again_at_once_if_the_core_has_something_to_do() {
         CONSOLE.serve(|_| Drained::BudgetSpent);
     };
     assert!(!enters_again(output));
+    assert!(!enters_again_after_sgi(output));
     let device = |machine: &Machine| machine.guest(GuestId(0)).due.store(1, Relaxed);
     assert!(!enters_again(device));
-    let interrupt = |machine: &Machine| machine.hint(PcpuId(0), Band::LOWEST);
+    assert!(!enters_again_after_sgi(device));
+    // It is not the SGI by which a core kicks for the vCPU.
+    let interrupt = |machine: &Machine| machine.hint(PcpuId(0), Band::HIGHEST);
     assert!(!enters_again(interrupt));
+    assert!(!enters_again_after_sgi(interrupt));
 }
 
 #[test]
