@@ -12,7 +12,8 @@
 //!
 //! A guest above the lowest band often has a periodic timer. If a duty came with an interrupt of that timer, the guest's task would wait for
 //! both. So duties come [`APART_US`] and a multiple of [`STEP_US`] after such an interrupt: at least [`APART_US`] before and after each one, if
-//! the period is a multiple of 25 µs. The first duty after a guest has taken the core comes [`FIRST_APART_US`] and 40 ms later.
+//! the period is a multiple of 25 µs. The first duty after a guest has taken the core comes [`FIRST_APART_US`] and 40 ms later. A guest that has begun its life
+//! has no timer yet: the first interrupt of its timer [moves the next duty](Attendance::timer_has_come).
 //!
 //! When the alarm expires, the core does a [`Duty`]: a number of short steps. It looks for interrupts before each one. It
 //! does more than one only while no interrupt is pending. It defers even the first for a vCPU that has become runnable,
@@ -70,6 +71,8 @@ pub struct Attendance {
     is_operator_waiting: bool,
     /// When the timer of the guest above the lowest band interrupts or has interrupted; or a multiple of a step earlier.
     interrupt: Ticks,
+    /// Whether that is not known, since the guest's timer was not set.
+    misses_interrupt: bool,
     /// Whether the last duty was deferred for a vCPU that had become runnable.
     was_deferred: bool,
     idle_lines_at: Ticks,
@@ -94,6 +97,7 @@ impl Attendance {
             turns_at: if attends { true as u8 } else { NO_TURN },
             is_operator_waiting: false,
             interrupt: Ticks(0),
+            misses_interrupt: false,
             was_deferred: false,
             idle_lines_at: Ticks(0),
             look: Ticks::from_micros(LOOK_US, frequency_hz),
@@ -165,10 +169,9 @@ impl Attendance {
 
     /// The duty is done, except for what is left. `timer`: when the first timer of the loaded vCPU expires, or has expired.
     pub fn done(&mut self, now: Ticks, left: Left, timer: Option<Ticks>) {
-        if let Some(timer) = timer
-            && self.step > Ticks(0)
-        {
-            self.interrupt = Ticks(timer.0 % self.step.0);
+        match timer {
+            Some(timer) => self.set_interrupt(timer),
+            None => self.misses_interrupt = !self.is_low(),
         }
         self.was_deferred = false;
         self.is_operator_waiting = left != Left::Nothing;
@@ -184,14 +187,49 @@ impl Attendance {
     /// About `time` after `now`, at most half a step earlier or later: above the lowest band apart from the interrupts of the guest's timer.
     fn about(&self, now: Ticks, time: Ticks) -> Ticks {
         let after = now.saturating_add(time);
-        let is_low = self.turns_at == false as u8;
-        if is_low || self.step == Ticks(0) {
+        if self.is_low() || self.step == Ticks(0) {
             return after;
         }
         let earliest = Ticks(after.0.saturating_sub(self.step.0 / 2));
         let first = self.interrupt.saturating_add(self.apart);
         let steps = earliest.saturating_sub(first).0.div_ceil(self.step.0);
         first.saturating_add(Ticks(steps.saturating_mul(self.step.0)))
+    }
+
+    /// Whether the core idles, or runs the lowest band.
+    const fn is_low(&self) -> bool {
+        self.turns_at == false as u8
+    }
+
+    /// The guest's timer interrupts or has interrupted at this time.
+    fn set_interrupt(&mut self, timer: Ticks) {
+        self.misses_interrupt = false;
+        if self.step > Ticks(0) {
+            self.interrupt = Ticks(timer.0 % self.step.0);
+        }
+    }
+
+    /// A guest begins its life on this core: its timer is not set.
+    pub fn forget_timer(&mut self) {
+        self.misses_interrupt = true;
+    }
+
+    /// The running guest is interrupted by its timer, which has expired at `timer()`. If that was not known, the next duty moves. The alarm is not armed anew
+    /// for this: the core may find then that the duty is not due yet, which takes less than a duty.
+    #[inline(always)]
+    pub fn timer_has_come(&mut self, timer: impl FnOnce() -> Option<Ticks>) {
+        if self.misses_interrupt
+            && let Some(timer) = timer()
+        {
+            self.move_due(timer);
+        }
+    }
+
+    fn move_due(&mut self, timer: Ticks) {
+        self.set_interrupt(timer);
+        if self.due != Ticks::NEVER {
+            self.due = self.about(self.due, Ticks(0));
+        }
     }
 
     /// The operator has asked for something: the next duty is due at once. Only on the console's core.
@@ -298,6 +336,35 @@ mod tests {
                 assert!(attendance.due().0 >= now + STEP / 2);
             }
         }
+    }
+
+    #[test]
+    fn the_first_interrupt_of_a_guests_timer_moves_the_next_duty() {
+        for phase in 0..STEP {
+            let mut attendance = attended();
+            // The guest is loaded, and what is printed meanwhile ends.
+            assert_eq!(decided(&mut attendance, 100, false), None);
+            attendance.done(Ticks(1_000), Left::Nothing, None);
+            let timer = Ticks(10 * STEP + phase);
+            let before = attendance.due();
+            attendance.timer_has_come(|| Some(timer));
+            let due = attendance.due();
+            assert_eq!(due.0 % STEP, (phase + APART) % STEP, "{phase}");
+            assert!(due.0.abs_diff(before.0) <= STEP / 2);
+            attendance.timer_has_come(|| Some(Ticks(timer.0 + 1)));
+            assert_eq!(attendance.due(), due, "it was known");
+        }
+        // The same where nothing was done while the guest was loaded.
+        let mut attendance = attended();
+        assert_eq!(decided(&mut attendance, 100, false), None);
+        attendance.forget_timer();
+        attendance.timer_has_come(|| None);
+        attendance.timer_has_come(|| Some(Ticks(700)));
+        assert_eq!(attendance.due().0 % STEP, APART);
+        let mut other_core = Attendance::new(false, HZ);
+        other_core.forget_timer();
+        other_core.timer_has_come(|| Some(Ticks(700)));
+        assert_eq!(other_core.due(), Ticks::NEVER);
     }
 
     #[test]

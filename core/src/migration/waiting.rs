@@ -20,6 +20,8 @@ const CALL_AGAIN_US: u32 = 2_000;
 pub(super) struct Waiting {
     /// When the core looks at them next; [`Ticks::NEVER`]: none waits, or no core can come on.
     pub(super) look_at: Ticks,
+    /// Since when there has been one that waits after each decision. It need not be the same one.
+    since: Ticks,
     /// The vCPUs that waited after the last decision.
     before: VcpuSet,
     /// How many waited at the last look.
@@ -40,6 +42,7 @@ impl Waiting {
     pub(super) const fn new(frequency_hz: u32) -> Self {
         Self {
             look_at: Ticks::NEVER,
+            since: Ticks(0),
             before: VcpuSet::EMPTY,
             waited: 0,
             called: 0,
@@ -58,16 +61,19 @@ impl Waiting {
             on.insert(id);
         }
         // Otherwise, those that waited have all been taken by other cores meanwhile.
-        let goes_on = self.look_at != Ticks::NEVER && !(self.before & on).is_empty();
+        let is_first = self.look_at == Ticks::NEVER;
+        let goes_on = !is_first && !(self.before & on).is_empty();
         self.before = waiting;
         let count = waiting.count();
+        if is_first {
+            self.since = now;
+        }
         if !goes_on {
             (self.waited, self.called) = (count, 0);
             self.look_at = match count {
                 0 => Ticks::NEVER,
-                _ => now.saturating_add(self.longest_turn),
+                _ => self.first_look(now),
             };
-            return false;
         }
         if now < self.look_at {
             return false;
@@ -92,9 +98,19 @@ impl Waiting {
         calls
     }
 
+    /// When the core looks for the first time at vCPUs that wait from now on. Where vCPUs go round several cores that are all busy, each one waits for a short
+    /// time only, but one always waits: that counts after twice the time.
+    fn first_look(&self, now: Ticks) -> Ticks {
+        let after = |from: Ticks, time: Ticks| from.saturating_add(time);
+        let for_all = after(self.since, after(self.longest_turn, self.longest_turn));
+        let after_call = after(self.called_at, self.look_again);
+        after(now, self.longest_turn).min(for_all.max(after_call))
+    }
+
     /// No core has come on for the one for which a core was called.
     pub(super) fn put_off(&mut self, now: Ticks) {
         self.look_at = now.saturating_add(self.call_again);
+        self.since = self.look_at;
     }
 }
 
@@ -158,7 +174,39 @@ mod tests {
         assert!(calls(&[2], 0, 500));
         // Another core has taken 2, and 3 has come.
         assert!(!calls(&[3], 0, 600));
-        assert!(!calls(&[3], 0, 1_099));
-        assert!(calls(&[3], 0, 1_100));
+        assert!(!calls(&[3], 0, 999));
+        assert!(calls(&[3], 0, 1_000));
+    }
+
+    /// vCPUs go round: other cores take the one that waits, and leave another one, every 100 µs.
+    #[test]
+    fn a_core_is_called_although_each_vcpu_waits_for_a_short_time_only() {
+        let mut it = waiting();
+        let mut calls = |now: u64, waits: bool| {
+            let id = VcpuId((now / 100 % 8) as u8);
+            let waiting = waits.then_some(id).into_iter().collect();
+            it.calls(waiting, Some(VcpuId(9)), Ticks(now))
+        };
+        let called: std::vec::Vec<_> = (0..24).filter(|n| calls(n * 100, true)).collect();
+        assert_eq!(called, [10, 12, 14, 16, 18, 20, 22]);
+        // None waits once: the next wait is a new one.
+        assert!(!calls(2_400, false));
+        assert_eq!((25..37).find(|n| calls(n * 100, true)), Some(35));
+    }
+
+    #[test]
+    fn a_core_that_does_not_come_on_is_not_called_again_at_once() {
+        let mut it = waiting();
+        let mut now = 0;
+        let mut set = |it: &mut Waiting| {
+            now += 100;
+            let id = VcpuId((now / 100 % 8) as u8);
+            let calls = it.calls([id].into_iter().collect(), None, Ticks(now));
+            calls.then_some(now)
+        };
+        let first = (0..20).find_map(|_| set(&mut it));
+        assert_eq!(first, Some(1_100));
+        it.put_off(Ticks(1_100));
+        assert_eq!((0..100).find_map(|_| set(&mut it)), Some(4_100));
     }
 }

@@ -235,6 +235,10 @@ impl Instance {
         let loaded = self.state.loaded_vcpu_mut();
         let taken = self.platform.acknowledged(interrupt, loaded);
         migration::handle(&mut self.state, &mut self.platform, taken);
+        if matches!(taken, Taken::Timer(_)) {
+            let attendance = &mut self.platform.attendance;
+            attendance.timer_has_come(timers::first_live_deadline);
+        }
     }
 
     /// Delivers interrupts to vCPUs of a guest whose doorbells have been rung, on whichever cores they are.

@@ -215,6 +215,7 @@ impl Instance {
             context: config.boot_argument,
         });
         let index = vcpu.index.0;
+        self.platform.attendance.forget_timer();
         // The lifecycle must say that the guest runs before its vCPU does.
         guest.lifecycle.run();
         if guest.power.request_start(index).is_ok() {
