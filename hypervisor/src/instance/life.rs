@@ -93,6 +93,7 @@ impl Instance {
             return;
         }
         self.saved(id).power_on(start, timers::now());
+        self.platform.attendance.forget_timer();
         guest.power.started(index.0);
         self.state.start(id);
         self.state.park_soon(id);
