@@ -128,8 +128,11 @@ fn local_memory(board: &Board, problems: &mut Vec<Problem>) {
     };
     let end = local.base.saturating_add(local.size);
     let meets = |start: u64, size: u64| start < end && local.base < start.saturating_add(size);
-    let (memory, image) = (board.memory.base, board.memory.image_offset);
-    let is_in_front = local.base >= memory + MemoryRange::KEPT && end <= memory + image;
+    let memory = board.memory.base;
+    // The sums are of any numbers that a file may have.
+    let first = memory.saturating_add(MemoryRange::KEPT);
+    let image = memory.saturating_add(board.memory.image_offset);
+    let is_in_front = local.base >= first && end <= image;
     let devices = board.devices.iter().map(|device| {
         let what = format!("device \"{}\"", device.name);
         (device.base, device.size, what)
@@ -161,9 +164,7 @@ fn local_memory(board: &Board, problems: &mut Vec<Problem>) {
             units::range(start, size)
         );
         let help = format!(
-            "name memory on the chip, or set some aside in front of the hypervisor's image, from {:#x} to {:#x}",
-            memory + MemoryRange::KEPT,
-            memory + image
+            "name memory on the chip, or set some aside in front of the hypervisor's image, from {first:#x} to {image:#x}"
         );
         problems.push(Problem::new("local-memory", message).help(help));
     }
