@@ -145,7 +145,7 @@ fn enters_again_after_sgi(meanwhile: impl FnOnce(&Machine) + 'static) -> bool {
     let (machine, vcpu) = (bench.machine, bench.vcpu(0, 0));
     let send = move || {
         let gic = &machine.guest(GuestId(0)).gic;
-        gic.send_sgi(VcpuIndex(0), SgiRegister::Sgi1r, u64::from(SGI) << 24 | 1);
+        let _ = gic.send_sgi(VcpuIndex(0), SgiRegister::Sgi1r, u64::from(SGI) << 24 | 1);
         machine.kick(PcpuId(0), vcpu);
     };
     bench.look(0, 0, move |_| send());
