@@ -13,7 +13,7 @@
 //! A guest above the lowest band often has a periodic timer. If a duty came with an interrupt of that timer, the guest's task would wait for
 //! both. So duties come [`APART_US`] and a multiple of [`STEP_US`] after such an interrupt: at least [`APART_US`] before and after each one, if
 //! the period is a multiple of 25 µs. The first duty after a guest has taken the core comes [`FIRST_APART_US`] and 40 ms later. A guest that has begun its life
-//! has no timer yet: the first interrupt of its timer [moves the next duty](Attendance::timer_has_come).
+//! has no timer yet: the first interrupt of its timer, if it comes while the guest runs, [moves the next duty](Attendance::timer_has_come).
 //!
 //! When the alarm expires, the core does a [`Duty`]: a number of short steps. It looks for interrupts before each one. It
 //! does more than one only while no interrupt is pending. It defers even the first for a vCPU that has become runnable,
@@ -71,7 +71,7 @@ pub struct Attendance {
     is_operator_waiting: bool,
     /// When the timer of the guest above the lowest band interrupts or has interrupted; or a multiple of a step earlier.
     interrupt: Ticks,
-    /// Whether that is not known, since the guest's timer was not set.
+    /// Whether `interrupt` is not known, since the guest's timer was not set.
     misses_interrupt: bool,
     /// Whether the last duty was deferred for a vCPU that had become runnable.
     was_deferred: bool,

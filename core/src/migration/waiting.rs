@@ -12,7 +12,7 @@ const LONGEST_TURN_US: u32 = 500;
 const NEXT_CALL_US: u32 = 50;
 /// In microseconds: after how long the core looks again, while as many cores are called as vCPUs wait.
 const LOOK_AGAIN_US: u32 = 200;
-/// In microseconds: the least time between two calls for vCPUs that wait one after the other. The core that was called may be on by then.
+/// In microseconds: the least time between two calls, if other cores take the waiting vCPUs and other vCPUs wait then. The core that was called may be on by then.
 const NEXT_CALL_FOR_ALL_US: u32 = 400;
 /// In microseconds: after how long a core that was called should have come on. After that, others are called.
 const CALL_AGAIN_US: u32 = 2_000;
@@ -22,7 +22,7 @@ const CALL_AGAIN_US: u32 = 2_000;
 pub(super) struct Waiting {
     /// When the core looks at them next; [`Ticks::NEVER`]: none waits, or no core can come on.
     pub(super) look_at: Ticks,
-    /// Since when there has been one that waits after each decision. It need not be the same one.
+    /// Since when a vCPU has waited after each decision. After different decisions, that may be different vCPUs.
     since: Ticks,
     /// The vCPUs that waited after the last decision.
     before: VcpuSet,
@@ -102,8 +102,8 @@ impl Waiting {
         calls
     }
 
-    /// When the core looks for the first time at vCPUs that wait from now on. Where vCPUs go round several cores that are all busy, each one waits for a short
-    /// time only, but one always waits: that counts after twice the time.
+    /// When the core looks for the first time at vCPUs that wait from now on. If other cores take the waiting vCPUs and other vCPUs wait then, each vCPU waits
+    /// for a short time only, but a vCPU always waits. For that the core looks after twice the time.
     fn first_look(&self, now: Ticks) -> Ticks {
         let after = |from: Ticks, time: Ticks| from.saturating_add(time);
         let for_all = after(self.since, after(self.longest_turn, self.longest_turn));
@@ -183,7 +183,7 @@ mod tests {
         assert!(calls(&[3], 0, 1_000));
     }
 
-    /// vCPUs go round: other cores take the one that waits, and leave another one, every 100 µs.
+    /// Every 100 µs, another core takes the vCPU that waits, and another vCPU waits from then on.
     #[test]
     fn a_core_is_called_although_each_vcpu_waits_for_a_short_time_only() {
         let mut it = waiting();
@@ -194,7 +194,7 @@ mod tests {
         };
         let called: std::vec::Vec<_> = (0..24).filter(|n| calls(n * 100, true)).collect();
         assert_eq!(called, [10, 14, 18, 22]);
-        // None waits once: the next wait is a new one.
+        // After one decision no vCPU waits, so the next wait is a new one.
         assert!(!calls(2_400, false));
         assert_eq!((25..37).find(|n| calls(n * 100, true)), Some(35));
     }
